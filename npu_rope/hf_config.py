@@ -19,10 +19,11 @@ from npu_rope.errors import bad_type, bad_value
 OP = "rope"  # the prefix of errors, the same as RopeParams'
 # The file may be damaged or hostile, so these are limited.
 MAX_HEAD_SIZE = 65536  # dimensions
-MAX_BYTES = 1 << 24  # of the file
+MAX_BYTES = 1 << 22  # of the file; the objects of its content need up to 100 times as many
 MAX_COUNT = 1 << 16  # of layers and labels
+MAX_LAYER_TYPES = 64  # with ropes of their own; known models have at most three
 # The entries for which classes of transformers make lists of their length.
-COUNTS = re.compile(r"layers?$|num_labels|num_blocks|depths?$|out_indices|_replace$")
+COUNTS = re.compile(r"layers?$|num_labels|num_blocks|depths?$|out_indices|_replace$|attention_types$")
 
 # Models whose code reads rotary_dim. The other classes of transformers ignore it, though files may have it.
 READS_ROTARY_DIM = ("codegen", "gptj", "minimax_m2")
@@ -90,15 +91,17 @@ def as_transformers(config: Any) -> Any:
 
 def check_counts(config: Mapping[str, Any]) -> None:
     """Refuse counts, also in parts of the configuration, from which transformers would make endless lists."""
-    parts = [config]
+    parts: list[tuple[str, Any]] = [("", config)]
     while parts:
-        for name, value in parts.pop().items():
-            if isinstance(value, Mapping):
-                parts.append(value)
-            elif COUNTS.search(str(name)):
-                for number in value if isinstance(value, (list, tuple)) else (value,):
-                    if isinstance(number, (int, float)) and number > MAX_COUNT:
-                        raise bad_value(OP, str(name), f"be at most {MAX_COUNT}", number)
+        name, part = parts.pop()
+        if isinstance(part, Mapping):
+            parts += [(str(key), value) for key, value in part.items()]
+        elif not COUNTS.search(name):
+            continue
+        elif isinstance(part, (list, tuple)):
+            parts += [(name, value) for value in part]
+        elif isinstance(part, (int, float)) and part > MAX_COUNT:
+            raise bad_value(OP, name, f"be at most {MAX_COUNT}", part)
 
 
 def text_config(config: Any) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_rope.errors import BrokenRule, bad_value
-from npu_rope.hf_config import OP, Config, RopeEntry, config_of, is_count
+from npu_rope.hf_config import MAX_LAYER_TYPES, OP, Config, RopeEntry, config_of, is_count
 from npu_rope.rope_attributes import FileRope, RopeAttributes, RopeMode
 
 # Models that pair neighbouring lanes; all others pair halves. tests/integrations/test_transformers.py
@@ -320,4 +320,8 @@ def layer_types(config: Any) -> list[str | None]:
     model_config = config_of(config, None)
     entries = model_config.get("rope_parameters", model_config.get("rope_scaling", {}))
     nested = model_config._nested(entries) if isinstance(entries, Mapping) else {}
+    if len(nested) > MAX_LAYER_TYPES:
+        raise bad_value(
+            OP, "rope_parameters", f"be for at most {MAX_LAYER_TYPES} types of layers", len(nested)
+        )
     return [name for name, value in nested.items() if value is not None] if nested else [None]

@@ -87,7 +87,7 @@ def _draw_times(panel: Any, figures: Figures, title: str) -> None:
         copies = _curve(figures, dtype, growth_rows.FLOOR, "median_us")
         panel.plot(*copies, color=COLOURS[dtype], linewidth=1, linestyle="--")
     panel.set_yscale("log")
-    panel.set_title(title, color=INK, fontsize=10, loc="left")
+    panel.set_title(title, color=INK, fontsize=10, loc="left", parse_math=False)
     _finish(panel)
     panel.tick_params(labelbottom=False)
 

@@ -51,7 +51,13 @@ def draw(results: Results, stream: IO[bytes], kind: str) -> None:
             ]
             _draw_panel(panel, shown)
             plural = "" if count == 1 else "s"
-            panel.set_title(f"{group} {shape}, {count} thread{plural}", color=INK, fontsize=10, loc="left")
+            panel.set_title(
+                f"{group} {shape}, {count} thread{plural}",
+                color=INK,
+                fontsize=10,
+                loc="left",
+                parse_math=False,
+            )
         panel_row[0].set_ylabel("time / memory floor", color=INK, fontsize=9)
     legend_handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for _, _, colour in BARS]
     labels = [label for _, label, _ in BARS]
@@ -121,6 +127,7 @@ def _draw_bar(panel: Any, bar_centre: float, width: float, figure: dict[str, Any
         rotation=90,
         fontsize=7,
         color=INK,
+        parse_math=False,
         bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.2},
     )
 

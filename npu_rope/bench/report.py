@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from ascend_sim.files import bytes_of, is_finite
+from ascend_sim.files import is_number, json_of
+from ascend_sim.texts import in_markdown, in_table
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -34,7 +35,8 @@ from npu_rope.bench.targets import (
 )
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-MOST_BYTES = 1 << 26  # of a run's JSON; the largest runs have half a megabyte
+MOST_BYTES = 1 << 22  # of a run's JSON; a run of all rows has 1.4 MB
+MOST_THREAD_COUNTS = 16  # of a run: each has columns of its own
 # The marks of the groups of rows that have a part of their own in the page.
 OWN_MARKS = {
     norm_rows.GROUP: ("<!-- measured norms: begin -->", "<!-- measured norms: end -->"),
@@ -87,6 +89,7 @@ _ROW_TYPES = {
     "threads": int,
 }
 _MEASURED_NUMBERS = {"median_us", "min_us", "spread"}
+_POSITIVE_NUMBERS = ("median_us", "min_us", "ratio")
 _STYLES = {"PASS": "bold green", "MISS": "bold red", "NOT MEASURED": "yellow"}
 
 
@@ -113,8 +116,10 @@ def bench_tables(figures: Figures) -> Iterator[BenchTable]:
         for count in threads:
             header += [f"{count}T us", "spread", "x floor"]
         bench_table = BenchTable(title, header, [], [])
-        for name in dict.fromkeys(figure["contestant"] for figure in table_figures):
-            of_contestant = [figure for figure in table_figures if figure["contestant"] == name]
+        by_contestant: dict[str, list[dict[str, Any]]] = {}
+        for figure in table_figures:
+            by_contestant.setdefault(figure["contestant"], []).append(figure)
+        for name, of_contestant in by_contestant.items():
             cells = [cell for count in threads for cell in _cells_of_runs(of_contestant, count)]
             bench_table.lines.append([_labelled(name, of_contestant), *cells])
             bench_table.kinds.append(of_contestant[0]["kind"])
@@ -242,10 +247,7 @@ def read_json(path: Path) -> Results:
     Raises:
         ValueError: the file has other content.
     """
-    try:
-        document = json.loads(bytes_of(path, MOST_BYTES).decode("utf-8"))
-    except RecursionError as error:
-        raise ValueError(str(error)) from None
+    document = json_of(path, MOST_BYTES)
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise ValueError(f"its schema is not {SCHEMA}")
     _require(document, _DOCUMENT_TYPES, "the report")
@@ -254,12 +256,17 @@ def read_json(path: Path) -> Results:
     for row in document["rows"]:
         _require(row, _ROW_TYPES, "a row")
         cores = row.get("foreign_cores", "")
-        if cores is not None and not is_finite(cores):
+        if cores is not None and not is_number(cores):
             raise ValueError("a row has no foreign_cores, or it is not a number")
         if _MEASURED_NUMBERS & set(row):
             _require(row, dict.fromkeys(_MEASURED_NUMBERS, float), "a measured row")
         if "ratio" in row:
             _require(row, {"ratio": float}, "a measured row")
+        for name in _POSITIVE_NUMBERS:
+            if name in row and row[name] <= 0:
+                raise ValueError(f"{name} of a measured row is not positive")
+    if len({row["threads"] for row in document["rows"]}) > MOST_THREAD_COUNTS:
+        raise ValueError(f"its rows have more than {MOST_THREAD_COUNTS} thread counts")
     _require({"date": "", **document}, {"date": str}, "the report")  # earlier versions wrote no date
     names = ("date", "machine", "isa", "versions", "seconds_per_row")
     facts = {name: document[name] for name in names if name in document}
@@ -271,7 +278,7 @@ def _require(entries: Any, types: dict[str, type], description: str) -> None:
         raise ValueError(f"{description} is not an object")
     for name, kind in types.items():
         entry = entries.get(name)
-        if not (is_finite(entry) if kind is float else isinstance(entry, kind)):
+        if not (is_number(entry) if kind is float else isinstance(entry, kind)):
             raise ValueError(f"{description} has no {name}, or it is not of type {kind.__name__}")
 
 
@@ -279,24 +286,26 @@ def write_csv(results: Results, stream: TextIO) -> None:
     """Write one line for each figure."""
     writer = csv.DictWriter(stream, CSV_COLUMNS, restval="", extrasaction="ignore")
     writer.writeheader()
-    writer.writerows(results.figures)
+    for figure in results.figures:
+        writer.writerow({name: in_table(v) if isinstance(v, str) else v for name, v in figure.items()})
 
 
 def markdown(runs: Sequence[Results]) -> str:
     """Return the results as one generated part of ``docs/benchmarks.md``, with the targets of its rows."""
-    lines = head(runs)
+    lines = [in_markdown(line) for line in head(runs)]
     measured, _ = _verdicts_of_runs(runs)
     if measured:
         lines += ["", "| target | | measured |", "|---|---|---|"]
-        lines += [f"| {verdict.target} | {verdict.outcome} | {verdict.detail} |" for verdict in measured]
+        for verdict in measured:
+            lines.append(_markdown_line([verdict.target, verdict.outcome, in_markdown(verdict.detail)]))
     lines += ["", LEGEND.replace("*:", "\\*:")]
     for bench_table in bench_tables(_figures_of_runs(runs)):
-        lines += ["", f"### {bench_table.title}", "", _markdown_line(bench_table.header)]
+        lines += ["", f"### {in_markdown(bench_table.title)}", "", _markdown_line(bench_table.header)]
         lines.append("|---|" + "---:|" * (len(bench_table.header) - 1))
         for cells, kind in zip(bench_table.lines, bench_table.kinds, strict=True):
-            name, *figures = (cell.replace("|", "\\|").replace("*", "\\*") for cell in cells)
+            name, *figures = map(in_markdown, cells)
             lines.append(_markdown_line([f"**{name}**" if kind == "ours" else name, *figures]))
-    lines += [f"\nNot complete: {problem}" for problem in _problems(runs)]
+    lines += [f"\nNot complete: {in_markdown(problem)}" for problem in _problems(runs)]
     return "\n".join(lines) + "\n"
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 import typer
 from ascend_sim import timeline_plot
@@ -24,7 +25,10 @@ from npu_rope.bench.rope_rows import DTYPES, MODES
 from npu_rope.bench.run import BenchOptions, Results, run
 from npu_rope.cli.termination import termination_as_interrupt
 from npu_rope.cli.usage import numbers, require_writable, usage_error
+from npu_rope.errors import BackendUnavailable
 from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlUnavailable, find_library_dir
+
+MOST_PANELS = 100  # of a plot: a shape with a thread count has one
 
 
 class BenchFormat(str, Enum):
@@ -133,6 +137,8 @@ def bench(
         if len(runs) > 1 and (format_ is not BenchFormat.CONSOLE or plot is not None):
             given = "plot" if format_ is BenchFormat.CONSOLE else f"format {format_.value}"
             raise usage_error(f"[bench] from must be one run for {given} but got {len(runs)} of them.")
+        if plot is not None:
+            _drawing(runs[0])  # refuse before anything is written
     else:
         options = _options(quick, rows, threads, dtypes, modes, peers, seconds, ggml_lib, isa)
         with termination_as_interrupt():
@@ -154,14 +160,23 @@ def bench(
     if output is not None:
         print(f"report written to {output}", file=sys.stderr)
     if plot is not None:
-        draw = plotting.draw if plotting.drawn_figures(results) else growth_plot.draw
-        if draw is growth_plot.draw and not growth_plot.drawn_figures(results):
-            needed = "must include mode neox or normal, or measured rows of growth, for --plot"
-            raise usage_error(f"[bench] rows {needed} but include neither.")
+        draw = _drawing(results)
         with replacing(plot, "wb") as stream:
             draw(results, stream, plot.suffix[1:].lower())
     bad = any(f["kind"] == "ours" and f["status"] in ("wrong", "failed") for run in runs for f in run.figures)
     raise typer.Exit(1 if bad or any(run.problems for run in runs) else 0)
+
+
+def _drawing(results: Results) -> Callable[[Results, IO[bytes], str], None]:
+    """Return the function that draws the results."""
+    shown = plotting.drawn_figures(results) or growth_plot.drawn_figures(results)
+    if not shown:
+        needed = "must include mode neox or normal, or measured rows of growth, for --plot"
+        raise usage_error(f"[bench] rows {needed} but include neither.")
+    panels = len({(figure["group"], figure["shape"], figure["threads"]) for figure in shown})
+    if panels > MOST_PANELS:
+        raise usage_error(f"[bench] rows must have at most {MOST_PANELS} panels but got {panels}.")
+    return plotting.draw if plotting.drawn_figures(results) else growth_plot.draw
 
 
 def _read_all(paths: list[Path]) -> list[Results]:
@@ -219,7 +234,10 @@ def _threads(text: str) -> tuple[int, ...]:
 def _isa(name: str | None) -> str | None:
     if name is None:
         return None
-    library = native.load()
+    try:
+        library = native.load()
+    except BackendUnavailable as error:
+        raise usage_error(str(error)) from None
     widest = library.isa()
     try:
         library.force_isa(name)

@@ -11,13 +11,14 @@ import numpy as np
 import typer
 from ascend_sim import timeline_plot
 from ascend_sim.files import replacing, unwritable
+from ascend_sim.texts import printable
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from npu_rope import RopeMode, RopeParams, backends, rope
 from npu_rope.cli import inspect_plot
-from npu_rope.cli.inspect_model import LayerRope, ModelFile, printable, ranges, read
+from npu_rope.cli.inspect_model import LayerRope, ModelFile, ranges, read
 from npu_rope.cli.usage import usage_error
 from npu_rope.errors import BackendUnavailable
 from npu_rope.optional_torch import torch
@@ -66,7 +67,7 @@ def inspect(
             raise ValueError(f"[inspect] plot {reason}")
         model = read(file, layer_type, layer, n_ctx)
     except (ValueError, TypeError, ImportError, OSError) as error:
-        raise usage_error("\n".join(map(printable, str(error).split("\n")))) from None
+        raise usage_error(str(error)) from None
     if plot is not None:
         with replacing(plot, "wb") as stream:
             inspect_plot.draw(model.title, model.ropes, stream, plot.suffix[1:])
@@ -83,7 +84,7 @@ def inspect(
     for layer_rope, support_by_backend in zip(model.ropes, supports, strict=True):
         _show(console, layer_rope, support_by_backend, pairs)
     if plot is not None:
-        console.print(f"Wrote {escape(str(plot))}")
+        console.print(f"Wrote {escape(printable(str(plot)))}")
 
 
 # ---- back ends --------------------------------------------------------------------------------------

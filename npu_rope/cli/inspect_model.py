@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from ascend_sim.texts import printable
 
 from npu_rope import RopeParams, hf_config, hf_params
 from npu_rope.gguf_params import GgufFile
@@ -140,11 +141,6 @@ def _read_gguf(file: Path, layer: int | None, n_ctx: int | None) -> ModelFile:
     title = f"{name}, {gguf.architecture}" if isinstance(name, str) else gguf.architecture
     without = [i for i in range(gguf.layers or 0) if not gguf.rotates(i)]
     return ModelFile("GGUF file", printable(title), ropes, without)
-
-
-def printable(text: str) -> str:
-    """Escape the characters that control a terminal."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _quoted(text: str) -> str:

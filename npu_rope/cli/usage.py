@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-import typer
+from ascend_sim.cli.application import usage_error
 from ascend_sim.files import unwritable
 
-USAGE_ERROR = 2  # exit status
-
-
-def usage_error(text: str) -> typer.Exit:
-    """Print the error message, and return the exception that ends the command."""
-    print(text, file=sys.stderr)
-    return typer.Exit(USAGE_ERROR)
+__all__ = ["numbers", "require_writable", "usage_error"]
 
 
 def require_writable(command: str, **files: Path | None) -> None:

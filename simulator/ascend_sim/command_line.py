@@ -24,7 +24,8 @@ ErrorKind = TypeVar("ErrorKind", bound=BaseException)
 def main(program: str, run: Callable[[], None]) -> None:
     """Run a program's commands.
 
-    After an interrupt or a closed pipe, exit with the status that a shell reports. A full disk is an error.
+    After an interrupt or a closed pipe, exit with the status that a shell reports. A full disk and too little
+    memory are errors.
 
     Args:
         program: its name, for messages.
@@ -47,6 +48,10 @@ def main(program: str, run: Callable[[], None]) -> None:
         if file_error is not None and file_error.errno in FULL:
             print(f"[{program}] output must fit on the disk but got: {file_error.strerror}.", file=sys.stderr)
             _discard_output()
+            raise SystemExit(USAGE_ERROR) from None
+        if memory_error := _cause_of_kind(error, MemoryError):
+            cause = str(memory_error) or "none"
+            print(f"[{program}] work must fit in memory but got: {cause}.", file=sys.stderr)
             raise SystemExit(USAGE_ERROR) from None
         raise
 

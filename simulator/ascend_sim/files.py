@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import re
+import secrets
 import stat
 import sys
 from collections.abc import Iterator
@@ -12,8 +15,13 @@ from pathlib import Path
 from typing import IO, Any
 
 _CHUNK_BYTES = 1 << 20
+_MOST_SOURCE_BYTES = 1 << 26  # of a kernel's or tiling's source
+# Control characters but tab and line feed, and halves of surrogate pairs, which no encoding has.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+# Whether a JSON file can have such a character in a text: escaped, or, above 126, as it is.
+_MAY_HAVE_CONTROL = re.compile(r"\\[ubfr]|[\x7f-\x9f]")
 
-__all__ = ["bytes_of", "cause_of", "is_finite", "remove", "replacing", "stream_to", "unwritable"]
+__all__ = ["bytes_of", "cause_of", "is_number", "json_of", "remove", "replacing", "stream_to", "unwritable"]
 
 
 def cause_of(error: Exception) -> str:
@@ -29,11 +37,11 @@ def digest(data: bytes) -> str:
 def unreadable(source: Path) -> str | None:
     """Return None if ``source`` is a file with text, else an error text without the argument's name."""
     try:
-        if source.read_bytes().strip():
+        if bytes_of(source, _MOST_SOURCE_BYTES).strip():
             return None
         return f"must have a kernel but got {source}, which is empty."
-    except OSError as error:
-        return f"must be a file that can be read but got {source}: {error.strerror}."
+    except (OSError, ValueError) as error:
+        return f"must be a file that can be read but got {source}: {cause_of(error)}."
 
 
 def unwritable(path: Path) -> str | None:
@@ -79,16 +87,51 @@ def bytes_of(path: Path, most_bytes: int) -> bytes:
     return bytes(data)
 
 
-def is_finite(value: Any) -> bool:
-    """Return whether an entry of a file is a number in the range of float64, which can be formatted."""
-    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
+def json_of(path: Path, most_bytes: int) -> Any:
+    """Return the contents of a JSON file that comes from elsewhere. Its texts can be encoded, and control no
+    terminal.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it has more bytes than ``most_bytes``, is not JSON, or has a text with a control character
+            or with half of a surrogate pair.
+    """
+    text = bytes_of(path, most_bytes).decode("utf-8")
+    try:
+        contents = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
+    if _MAY_HAVE_CONTROL.search(text) and (character := _control_character_in(contents)):
+        raise ValueError(f"one of its texts has the character U+{ord(character):04X}")
+    return contents
+
+
+def _control_character_in(contents: Any) -> str | None:
+    """Return a control character of a text or of a key, at any depth, or None."""
+    parts = [contents]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, str) and (found := _CONTROL.search(part)):
+            return found[0]
+        if isinstance(part, dict):
+            parts += part
+            parts += part.values()
+        elif isinstance(part, list):
+            parts += part
+    return None
+
+
+def is_number(value: Any) -> bool:
+    """Return whether an entry of a file is a number between -2^63 and 2^63, with which one can compute."""
+    return isinstance(value, int | float) and -(2**63) <= value < 2**63
 
 
 @contextmanager
 def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Open a temporary file, which replaces ``path`` when complete; an exception removes it.
 
-    Devices and pipes are written directly.
+    Its name is new and random, so that in a folder that others may write, a link of theirs with this name is
+    never followed. Devices and pipes are written directly.
     """
     text_mode = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
     if _is_special(path):
@@ -97,8 +140,9 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
         return
     target = path.resolve()  # replace the file that a symbolic link names
     temporary = _temporary_name(target)
+    stream = temporary.open(mode.replace("w", "x"), **text_mode)  # type: ignore[call-overload]
     try:
-        with temporary.open(mode, **text_mode) as stream:  # type: ignore[call-overload]
+        with stream:
             yield stream
         os.replace(temporary, target)
     except BaseException:
@@ -129,4 +173,4 @@ def _is_special(path: Path) -> bool:
 
 def _temporary_name(path: Path) -> Path:
     target = path.resolve()
-    return target.with_name(f".{target.name}.{os.getpid()}")
+    return target.with_name(f".{target.name}.{secrets.token_hex(4)}")

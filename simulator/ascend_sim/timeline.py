@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ascend_sim.files import is_finite
+from ascend_sim.files import is_number
+from ascend_sim.texts import printable
 
 __all__ = ["NOT_HARDWARE", "show"]
 
@@ -75,7 +76,7 @@ def _missing_in_event(event: dict[str, Any]) -> str | None:
 
 
 def _is_time(value: Any) -> bool:
-    return is_finite(value) and abs(value) <= MOST_MICROSECONDS
+    return is_number(value) and abs(value) <= MOST_MICROSECONDS
 
 
 def _missing_in_rows(
@@ -92,7 +93,7 @@ def _missing(contents: Any, texts: Sequence[str], numbers: Sequence[str], prefix
     for name in texts:
         if not isinstance(contents.get(name), str):
             return f"text {prefix}{name}"
-    return next((f"number {prefix}{name}" for name in numbers if not is_finite(contents.get(name))), None)
+    return next((f"number {prefix}{name}" for name in numbers if not is_number(contents.get(name))), None)
 
 
 def format_bandwidth(run: dict[str, Any]) -> str:
@@ -116,7 +117,7 @@ def show(run: dict[str, Any], least_bytes: int, console: Console) -> None:
     kind = "core" if blocks == cores else "block"
     slowest = "" if blocks == "1" else f"; the slowest is {kind} {run['slowest_core']:.0f}, below"
     for line in (
-        f"[bold]{escape(str(run['call']))}[/] on {escape(run['soc'])}, simulated",
+        f"[bold]{escape(printable(run['call']))}[/] on {escape(run['soc'])}, simulated",
         f"[dim]{NOT_HARDWARE}[/]",
         "",
         f"time      {run['cycles']:,.0f} cycles = {run['microseconds']:.2f} us, without the launch itself",

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import ascend_sim
@@ -14,7 +15,7 @@ import pytest
 import typer
 from ascend_sim import folders
 from ascend_sim.cli.app import app
-from ascend_sim.cli.arguments import read_array, tiling_of
+from ascend_sim.cli.arguments import new_array, read_array, tiling_of
 from ascend_sim.programs import session
 from typer.testing import CliRunner
 
@@ -298,12 +299,44 @@ def test_a_hostile_array_is_refused_before_memory_is_asked_for(name, monkeypatch
     assert "unsafe" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    "dtype", ["<U1", "<M8[s]", "<c8", "<f16", "|V3", [("a", "<f4"), ("b", "<f4")]], ids=str
+)
+def test_a_dtype_that_no_kernel_has_is_refused(dtype):
+    np.save("x.npy", np.zeros(48, dtype))
+    done = add("in:x.npy", *VECTORS[1:], *TILING)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == (
+        "[sim] argument must have a dtype of float32, float16, int8, int32, uint8, int16, uint16, uint32, "
+        f"int64, uint64, float64, bool, bfloat16, int4 but got {np.dtype(dtype)} in x.npy.\n"
+    )
+    assert files() == ["x.npy"]
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">f2", ">i8", "<u2"])
+def test_an_array_of_another_byte_order_has_the_same_values(dtype):
+    values = np.arange(-3, 45).astype(dtype)
+    np.save("x.npy", values)
+    array = read_array("x.npy")
+    assert array.dtype == values.dtype.newbyteorder("=")
+    assert array.dtype.isnative
+    np.testing.assert_array_equal(array, values)
+
+
+def test_random_integers_of_an_array_need_little_memory():
+    tracemalloc.start()
+    new_array("int8", str(1 << 24), np.random.default_rng(0), "")
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 3 << 24
+
+
 def test_an_array_of_empty_elements_is_refused():
     """A copy of its 2**62 elements would not end."""
     Path("x.npy").write_bytes(npy((2**62,)).replace(b"<f4", b"|V0"))
     done = add("in:x.npy", *VECTORS[1:], *TILING)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr == "[sim] argument must have elements of at least one byte but got x.npy.\n"
+    assert done.stderr.endswith("but got |V0 in x.npy.\n")
 
 
 def test_an_array_above_4_gib_is_refused_before_it_is_read():
@@ -419,6 +452,8 @@ LACKING = {
     "cycles": (lambda s: s.update(cycles="x"), "number cycles"),
     "blocks": (lambda s: s.update(blocks="x"), "number blocks"),
     "infinite": (lambda s: s.update(cycles=float("inf")), "number cycles"),
+    "beyond int64": (lambda s: s.update(microseconds=10**300), "number microseconds"),
+    "beyond int64 as a float": (lambda s: s.update(bytes_read=1e308), "number bytes_read"),
     "soc": (lambda s: s.update(soc=1), "text soc"),
     "apis": (lambda s: s.update(apis={}), "list apis"),
     "api": (lambda s: s["apis"][0].pop("repeats"), "number apis.repeats"),
@@ -466,6 +501,60 @@ def test_an_event_that_lacks_an_entry_is_refused_with_its_name(timeline, name, p
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.endswith(f"but got lacking.json: it has no {missing}.\n")
     assert files() == ["lacking.json"]
+
+
+@pytest.mark.parametrize("text", ["\x1b[31mred", "half \ud800", "\x9b", "\x00"], ids=ascii)
+@pytest.mark.parametrize("where", ["soc", "key", "event"])
+@pytest.mark.parametrize(
+    "picture", [(), ("--plot", "plot.svg"), ("--page", "page.html"), ("--json",)], ids=str
+)
+def test_a_text_that_controls_a_terminal_or_has_no_encoding_is_refused(timeline, text, where, picture):
+    contents = json.loads(timeline.read_text())
+    if where == "soc":
+        contents["otherData"]["summary"]["soc"] = text
+    elif where == "key":
+        contents["otherData"][text] = 1
+    else:
+        contents["traceEvents"] = [SPAN | {"name": text}]
+    Path("hostile.json").write_text(json.dumps(contents))
+    done = ascend_sim_command("trace", "hostile.json", *picture)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == (
+        "[trace] file must be a timeline of ascend_sim but got hostile.json: one of its texts has the "
+        f"character U+{ord(next(c for c in text if not c.isprintable())):04X}.\n"
+    )
+    assert files() == ["hostile.json"]
+
+
+def test_a_text_of_a_plot_is_no_formula(timeline):
+    contents = json.loads(timeline.read_text())
+    contents["otherData"]["summary"]["soc"] = r"$\undefined{$ and $x$"
+    Path("formula $x$.json").write_text(json.dumps(contents))
+    done = ascend_sim_command("trace", "formula $x$.json", "--plot", "plot.svg")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert r"formula $x$.json on $\undefined{$ and $x$" in Path("plot.svg").read_text()
+
+
+def test_the_name_of_a_file_controls_no_terminal(timeline):
+    name = "evil\x1b[31m.json"
+    Path(name).write_text(timeline.read_text())
+    done = ascend_sim_command("trace", name, "--page", "page.html")
+    assert (done.exit_code, done.stderr) == (0, "")
+    Path(name).write_text("{")
+    refused = ascend_sim_command("trace", name)
+    assert refused.exit_code == 2
+    for text in (done.stdout, refused.stderr):
+        assert "\x1b" not in text
+        assert r"evil\x1b[31m.json" in text
+
+
+def test_a_plot_has_a_limit_of_cores(timeline):
+    contents = json.loads(timeline.read_text()) | {"traceEvents": [SPAN | {"pid": i} for i in range(101)]}
+    Path("many.json").write_text(json.dumps(contents))
+    done = ascend_sim_command("trace", "many.json", "--plot", "plot.png")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.endswith("but got many.json: a plot has at most 100 cores, and it has 101.\n")
+    assert ascend_sim_command("trace", "many.json", "--page", "page.html").exit_code == 0
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="RLIMIT_AS limits memory on Linux only")

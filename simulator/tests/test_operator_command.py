@@ -137,6 +137,7 @@ def test_a_file_with_bfloat16_has_its_type():
         ((*INPUTS, "--output", "z=float32:8=no/z.npy"), "argument must be"),
         ((*INPUTS, *OUTPUT, "--attr", "scale"), "attr must be NAME=VALUE but got scale."),
         ((*INPUTS, *OUTPUT, "--attr", "scale=x"), "attr must be a number, true, false or a list but got"),
+        ((*INPUTS, *OUTPUT, "--attr", "scale=" + "[" * 100_000), "attr must be a number, true, "),
         ((*INPUTS, *OUTPUT, "--include", "none"), "include must be a folder but got none."),
         ((*INPUTS, *OUTPUT, "--sum", "x"), "sums must be outputs but got x."),
         ((*INPUTS, *OUTPUT, "-D", "A=1"), "definition must replace arguments and macros but got A=1:"),

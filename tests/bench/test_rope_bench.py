@@ -1,6 +1,7 @@
 """The benchmark: its rows, checks, verdicts and reports, and one run of the command."""
 
 import csv
+import importlib
 import io
 import json
 import platform
@@ -744,11 +745,11 @@ def test_the_plot_is_a_png():
     assert stream.getvalue().startswith(b"\x89PNG")
 
 
-def test_results_that_no_plot_shows_are_written_before_the_plot_is_refused(tmp_path):
-    run, plot = tmp_path / "run.json", tmp_path / "run.png"
-    with run.open("w") as stream:
-        report.write_json(results(figure() | {"mode": "mrope"}), stream)
-    outcome = CliRunner().invoke(app, ["bench", "--from", str(run), "--format", "csv", "--plot", str(plot)])
+def test_measured_results_that_no_plot_shows_are_written_before_the_plot_is_refused(tmp_path, monkeypatch):
+    plot = tmp_path / "run.png"
+    command = importlib.import_module("npu_rope.cli.bench")
+    monkeypatch.setattr(command, "_measure", lambda options: results(figure() | {"mode": "mrope"}))
+    outcome = CliRunner().invoke(app, ["bench", "--rows", "^decode", "--format", "csv", "--plot", str(plot)])
     assert outcome.exit_code == 2
     assert "mrope" in outcome.output
     assert "rows must include mode neox or normal, or measured rows of growth, for --plot" in outcome.output
@@ -793,6 +794,10 @@ INVALID_REPORTS = {
     "time beyond float64": {"rows": [figure() | {"median_us": 10**400}]},
     "time that is no number": {"rows": [figure() | {"median_us": float("nan")}]},
     "cores beyond float64": {"rows": [figure() | {"foreign_cores": 10**400}]},
+    "time of zero": {"rows": [figure() | {"median_us": 0}]},
+    "ratio below zero": {"rows": [figure() | {"ratio": -1.0}]},
+    "many thread counts": {"rows": [figure() | {"threads": i} for i in range(1, 18)]},
+    "text that controls a terminal": {"machine": "\x1b[31m"},
     "problem that is no text": {"problems": [1]},
     "lists in lists without an end": "[" * 100_000,
 }
@@ -874,6 +879,73 @@ def test_a_binary_page_is_refused_before_the_measurement(tmp_path):
     outcome = CliRunner().invoke(app, ["bench", "--markdown", str(page)])
     assert outcome.exit_code == 2
     assert "[bench] markdown must be a text file but got" in outcome.output
+
+
+HOSTILE = figure("=1+1 | <b>[x](y)") | {"shape": r"$\undefined{$ x$", "note": "@SUM(A1)", "status": "failed"}
+
+
+def hostile_run(folder):
+    path = folder / "run.json"
+    run = results(HOSTILE, figure())
+    run.problems.append("<script>")
+    path.write_text(json.dumps(run.document()))
+    return path
+
+
+def test_texts_of_a_run_are_no_formulas_of_a_spreadsheet(tmp_path):
+    outcome = CliRunner().invoke(app, ["bench", "--from", str(hostile_run(tmp_path)), "--format", "csv"])
+    first, second = csv.DictReader(io.StringIO(outcome.stdout))
+    assert first["contestant"] == "'=1+1 | <b>[x](y)"
+    assert first["note"] == "'@SUM(A1)"
+    assert second["contestant"] == OUT
+
+
+def test_texts_of_a_run_are_no_markup(tmp_path):
+    page = tmp_path / "page.md"
+    CliRunner().invoke(app, ["bench", "--from", str(hostile_run(tmp_path)), "--markdown", str(page)])
+    text = page.read_text()
+    assert r"**=1+1 \| &lt;b>[x]\(y) (failed: @SUM(A1))**" in text
+    assert "Not complete: &lt;script>" in text
+    assert "<b>" not in text
+    assert "<script>" not in text
+
+
+def test_texts_of_a_run_are_no_formulas_of_a_plot(tmp_path):
+    plot = tmp_path / "plot.svg"
+    outcome = CliRunner().invoke(app, ["bench", "--from", str(hostile_run(tmp_path)), "--plot", str(plot)])
+    assert outcome.exit_code == 1, outcome.output  # the run has a failed row
+    assert r"prefill $\undefined{$ x$, 1 thread" in plot.read_text()
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([figure() | {"mode": "vision"}], "must include mode neox or normal"),
+        ([figure() | {"shape": str(i)} for i in range(101)], "must have at most 100 panels but got 101."),
+    ],
+    ids=["no panel", "many panels"],
+)
+def test_a_run_that_cannot_be_drawn_is_refused_before_anything_is_written(rows, message, tmp_path):
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(results(*rows).document()))
+    outputs = {
+        "markdown": tmp_path / "page.md",
+        "plot": tmp_path / "plot.svg",
+        "output": tmp_path / "table.txt",
+    }
+    options = [f"--{name}={file}" for name, file in outputs.items()]
+    outcome = CliRunner().invoke(app, ["bench", "--from", str(path), *options])
+    assert outcome.exit_code == 2, outcome.output
+    assert f"[bench] rows {message}" in outcome.output
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_instruction_set_without_the_library_is_refused(npu_rope_command):
+    done = npu_rope_command("bench", "--isa", "avx2", NPU_ROPE_LIB_DIR="/nowhere")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(
+        "[cpu] backend must be available but its library libnpu_rope was not found in "
+    )
 
 
 NARROWEST = "baseline" if platform.machine() == "x86_64" else "neon"

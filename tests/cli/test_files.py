@@ -1,10 +1,12 @@
 """Commands write their files completely or not at all."""
 
+import json
 import os
+import secrets
 import stat
 
 import pytest
-from ascend_sim.files import replacing, unwritable
+from ascend_sim.files import json_of, replacing, unwritable
 
 
 @pytest.mark.parametrize("name", [".", "missing/x.json", "x" * 300, "file/x.json"])
@@ -64,3 +66,48 @@ def test_a_named_pipe_is_written_not_replaced(tmp_path):
     finally:
         os.close(reader)
     assert stat.S_ISFIFO(path.stat().st_mode)
+
+
+def test_a_link_in_the_place_of_the_temporary_file_is_not_followed(tmp_path, monkeypatch):
+    """In a folder that others may write, someone could guess the name of the temporary file."""
+    monkeypatch.setattr(secrets, "token_hex", lambda count: "guessed")
+    (tmp_path / "other").write_text("of another program")
+    link = tmp_path / ".x.json.guessed"
+    link.symlink_to("other")
+    with pytest.raises(FileExistsError), replacing(tmp_path / "x.json") as stream:
+        stream.write("text")
+    assert (tmp_path / "other").read_text() == "of another program"
+    assert link.is_symlink()
+    assert not (tmp_path / "x.json").exists()
+    assert (
+        unwritable(tmp_path / "x.json")
+        == f"must be a file one may write but got {tmp_path}/x.json: File exists."
+    )
+
+
+def test_two_outputs_of_a_name_have_different_temporary_files(tmp_path):
+    path = tmp_path / "x.json"
+    with replacing(path) as first, replacing(path) as second:
+        assert first.name != second.name
+
+
+@pytest.mark.parametrize(
+    "contents", ["\U0001f600 µ\n\t", {"a": ["\\ud800", {"é": 1.5}]}, [None, True, "\\x1b"]], ids=ascii
+)
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_a_json_file_has_its_contents(contents, ascii_only, tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(contents, ensure_ascii=ascii_only), encoding="utf-8")
+    assert json_of(path, 1 << 20) == contents
+
+
+@pytest.mark.parametrize("code", [0, 8, 0xC, 0xD, 0x1B, 0x7F, 0x9B, 0xD800, 0xDFFF], ids=hex)
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_a_json_text_with_a_control_character_is_refused(code, ascii_only, tmp_path):
+    character = chr(code)
+    path = tmp_path / "x.json"
+    for contents in (f"a{character}", {"k": [{f"{character}b": 1}]}, [[f"{character}"]]):
+        text = json.dumps(contents, ensure_ascii=ascii_only or code >= 0xD800)
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ValueError, match=rf"^one of its texts has the character U\+{code:04X}$"):
+            json_of(path, 1 << 20)

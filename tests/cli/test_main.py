@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from ascend_sim import command_line
 from typer.testing import CliRunner
 
 import npu_rope
@@ -78,6 +79,40 @@ def test_a_full_disk_is_reported_in_one_line(npu_rope_command, arguments, output
         done = npu_rope_command(*arguments, stdout=stdout.fileno(), NPU_ROPE_GGML_LIB="/nonexistent")
     assert done.stderr == "[npu-rope] output must fit on the disk but got: No space left on device.\n"
     assert done.returncode == 2
+
+
+def test_too_little_memory_is_reported_in_one_line(capsys):
+    def run():
+        try:
+            raise MemoryError("Unable to allocate 9.00 TiB")
+        finally:
+            print("output before it")
+
+    with pytest.raises(SystemExit) as caught:
+        command_line.main("npu-rope", run)
+    assert caught.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == "output before it\n"
+    assert captured.err == "[npu-rope] work must fit in memory but got: Unable to allocate 9.00 TiB.\n"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="RLIMIT_AS limits memory on Linux only")
+def test_a_command_without_enough_memory_gives_exit_status_2(tmp_path):
+    """The timeline takes 20 MB as a file, and more as objects than the limit allows."""
+    file = tmp_path / "large.json"
+    file.write_text("[" + "[0]," * 5_000_000 + "0]")
+    program = (
+        "import resource\n"
+        "from ascend_sim.cli import app, main\n"
+        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + (200 << 20), resource.RLIM_INFINITY))\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "trace", str(file)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "[ascend-sim] work must fit in memory but got: none.\n"
 
 
 def restore_interrupts():

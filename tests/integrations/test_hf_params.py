@@ -488,6 +488,7 @@ def test_a_context_of_hundreds_of_digits_is_no_context():
         {"num_labels": 10**10},
         {"text_config": {"num_hidden_layers": 10**10}},
         {"out_indices": [1, 10**10]},
+        {"attention_types": [[["global", "local"], 10**10]]},
     ],
     ids=str,
 )
@@ -499,8 +500,16 @@ def test_a_count_that_would_make_endless_lists_is_refused(tmp_path, model_type, 
         RopeParams.from_hf(tmp_path)
 
 
+def test_a_configuration_with_many_types_of_layers_is_refused():
+    ropes = {f"type_{i}": {"rope_theta": 10000.0} for i in range(65)}
+    with pytest.raises(
+        ValueError, match=r"^\[rope\] rope_parameters must be for at most 64 types .* got 65\.$"
+    ):
+        hf_params.layer_types({"model_type": "x", "head_dim": 64, "rope_parameters": ropes})
+
+
 def test_a_configuration_without_an_end_is_refused(tmp_path):
     with open(tmp_path / "config.json", "wb") as stream:
         stream.truncate(1 << 40)  # no data: the file has holes
-    with pytest.raises(ValueError, match=r"^\[rope\] config must have at most 16777216 bytes but got "):
+    with pytest.raises(ValueError, match=r"^\[rope\] config must have at most 4194304 bytes but got "):
         RopeParams.from_hf(tmp_path)

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from ascend_sim.texts import printable
+
 __all__ = ["application", "usage_error"]
 
 USAGE_ERROR = 2
@@ -43,6 +45,6 @@ def application(name: str, version_number: str, about: str) -> typer.Typer:
 
 
 def usage_error(text: str) -> typer.Exit:
-    """Print the error in a command's usage; return the exit to raise."""
-    print(text, file=sys.stderr)
+    """Print the error in a command's usage, which may quote a file; return the exit to raise."""
+    print("\n".join(map(printable, text.split("\n"))), file=sys.stderr)
     return typer.Exit(USAGE_ERROR)

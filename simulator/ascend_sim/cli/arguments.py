@@ -15,6 +15,7 @@ import numpy as np
 from ascend_sim.errors import bad_value
 from ascend_sim.files import bytes_of, cause_of, replacing, unwritable
 from ascend_sim.kernels import Argument, ArrayArgument, In, InOut, Out, Part, Sum
+from ascend_sim.operator_types import TYPES
 
 ROLES: dict[str, Any] = {"in": In, "out": Out, "part": Part, "inout": InOut, "sum": Sum}
 # Format characters of the module struct for the fields of `--tiling`, by C type.
@@ -26,6 +27,8 @@ _INTEGERS = tuple(c_type.removesuffix("_t") for c_type in _STRUCT_FORMATS if c_t
 MOST_BYTES = 2**32  # of an array
 MOST_TILING_BYTES = 1 << 20  # of a struct; CANN's own are below 64 KiB
 MOST_DIMS = 32  # NumPy 1.26 has no more
+_UNTYPED = ("|V1", "|V2")  # .npy has no names for 8-bit floats and bfloat16
+_CHUNK_ELEMENTS = 1 << 20
 DTYPES = ("float16", "float32", "bfloat16", "bool", *_INTEGERS)
 _NEW_ARRAY = re.compile(r"(\w+)\[([0-9,]*)\]")
 _NEGATIVE_SIZES = re.compile(r"\w+\[[-0-9, ]*-[-0-9, ]*\]")
@@ -123,16 +126,26 @@ def new_array(dtype_name: str, sizes: str, random: np.random.Generator | None, t
         raise bad_value(f"argument must have at most {MOST_DIMS} dimensions but got {text}.")
     if random is None:
         return np.zeros(shape, dtype)
-    values = random.standard_normal(shape, dtype=np.float32)
-    if dtype.kind == "b":
-        return values > 0
-    if dtype.kind in "fV":  # V is the kind of ml_dtypes' bfloat16
-        return values.astype(dtype)
-    return (values * 100).astype(np.int64).astype(dtype)  # integers of several digits
+    array = np.empty(shape, dtype)
+    elements = array.reshape(-1)
+    for begin in range(0, elements.size, _CHUNK_ELEMENTS):  # the float32 values need little memory
+        chunk = elements[begin : begin + _CHUNK_ELEMENTS]
+        values = random.standard_normal(chunk.size, dtype=np.float32)
+        if dtype.kind == "b":
+            chunk[:] = values > 0
+        elif dtype.kind in "fV":  # V is the kind of ml_dtypes' bfloat16
+            chunk[:] = values.astype(dtype)
+        else:
+            chunk[:] = (values * 100).astype(np.int64).astype(dtype)  # integers of several digits
+    return array
 
 
 def read_array(file: str, other_form: str = "DTYPE[SIZES]") -> Any:
-    """Return the array of a ``.npy`` file. ``other_form`` is how the argument names a new array."""
+    """Return the array of a ``.npy`` file, in the byte order of this machine.
+
+    ``other_form`` is how the argument names a new array. The dtype is one of CANN's, or bytes without a type,
+    as which NumPy writes the dtypes of ml_dtypes.
+    """
     try:
         # Mapped and not read, so that a header with larger sizes than the file's is refused before memory is
         # asked for. Python objects and archives (.npz) cannot be mapped.
@@ -140,11 +153,13 @@ def read_array(file: str, other_form: str = "DTYPE[SIZES]") -> Any:
     except Exception as error:  # NumPy's reader of headers passes on those of tokenize and ast, and others
         cause = cause_of(error).rstrip(".") or type(error).__name__
         raise bad_value(f"argument must be a .npy file or {other_form} but got {file}: {cause}.") from None
-    if mapped.dtype.itemsize == 0:  # no limit of bytes would limit the time of a copy
-        raise bad_value(f"argument must have elements of at least one byte but got {file}.")
+    dtype = mapped.dtype.newbyteorder("=")
+    names = [each.name for each in TYPES]
+    if dtype.name not in names and dtype.str not in _UNTYPED:
+        raise bad_value(f"argument must have a dtype of {', '.join(names)} but got {dtype} in {file}.")
     if mapped.nbytes > MOST_BYTES:
         raise bad_value(f"argument must have at most 4 GiB but got {file}.")
-    return np.array(mapped, order="C", ndmin=1, subok=False)
+    return np.array(mapped, dtype, order="C", ndmin=1, subok=False)
 
 
 def struct_of(texts: Sequence[str]) -> bytes:

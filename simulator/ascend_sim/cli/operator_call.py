@@ -203,5 +203,5 @@ def _read_or_make_array(source: str, random: np.random.Generator | None, text: s
 def _parse_json(value: str, text: str) -> Any:
     try:
         return json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise bad_value(f"attr must be a number, true, false or a list but got {text}.") from None

@@ -78,6 +78,9 @@ def run(
     failed, streams raced, freed memory was used, or a call was not simulated;
     2 bad usage or a missing piece, which may be a symbol that the program calls.
 
+    The options, and not the environment, set ASCEND_SIM_SOC, ASCEND_SIM_DEVICES,
+    ASCEND_SIM_STREAMS and ASCEND_SIM_SEED of the program.
+
     Examples:
 
       ascend-sim run -- python train.py --steps 10
@@ -106,8 +109,8 @@ def run(
         raise usage_error(f"[sim] streams must be one of {', '.join(session.STREAMS)} but got {streams}.")
     if not 1 <= devices <= session.MAX_DEVICES:
         raise usage_error(f"[sim] devices must be 1 to {session.MAX_DEVICES} but got {devices}.")
-    if seed < 0:
-        raise usage_error(f"[sim] seed must be at least 0 but got {seed}.")
+    if not 0 <= seed < 2**64:
+        raise usage_error(f"[sim] seed must be 0 to 2**64 - 1 but got {seed}.")
     try:
         if fault := session.soc_fault(soc):
             raise usage_error(f"[sim] soc {fault}")

@@ -11,9 +11,10 @@ from rich.console import Console
 
 from ascend_sim import timeline, timeline_page, timeline_plot
 from ascend_sim.cli.application import usage_error
-from ascend_sim.files import bytes_of, cause_of, replacing, unwritable
+from ascend_sim.files import cause_of, json_of, replacing, unwritable
+from ascend_sim.texts import printable
 
-MOST_BYTES = 1 << 30  # of a timeline: a launch with 4 million instructions has one of this size
+MOST_BYTES = 1 << 28  # of a timeline: a launch with a million instructions has one of this size
 
 
 def trace(
@@ -48,11 +49,13 @@ def trace(
     if page is not None and page == plot:
         raise usage_error(f"[trace] page must differ from plot but got {page}.")
     try:
-        contents = json.loads(bytes_of(file, MOST_BYTES).decode("utf-8"))
+        contents = json_of(file, MOST_BYTES)
         summary = {"call": file.name, **_summary_of(contents)}
         if (plot or page) and (missing := timeline.missing_in_events(contents)):
             raise ValueError(f"it has no {missing}")
-    except (OSError, RecursionError, ValueError) as error:
+        if plot and (fault := timeline_plot.undrawable(contents["traceEvents"])):
+            raise ValueError(fault)
+    except (OSError, ValueError) as error:
         cause = cause_of(error)
         raise usage_error(f"[trace] file must be a timeline of ascend_sim but got {file}: {cause}.") from None
     if plot is not None:
@@ -73,9 +76,9 @@ def trace(
         return
     timeline.show(summary, moved_bytes, Console(highlight=False))
     if plot is not None:
-        print(f"plot written to {plot}")
+        print(f"plot written to {printable(str(plot))}")
     if page is not None:
-        print(f"page written to {page}")
+        print(f"page written to {printable(str(page))}")
 
 
 def _summary_of(contents: Any) -> dict[str, Any]:

@@ -191,24 +191,19 @@ bool is_strided_format(int32_t format) {
            format == 35 || format == 47;
 }
 
-// The first byte of a view and the byte after its last one, relative to the tensor's data.
-struct Span {
-    int64_t first = 0, end = 0;
-};
-
-// Returns nothing if a byte's offset does not fit int64. The view has elements.
-std::optional<Span> span_of(const aclTensor& tensor, int64_t item_bytes) {
-    Span span{tensor.offset, tensor.offset};
+// Returns the first byte of a view and the byte after its last one, relative to the tensor's data, or nothing if a
+// byte's offset does not fit int64. The view has elements.
+std::optional<std::pair<int64_t, int64_t>> span_of(const aclTensor& tensor, int64_t item_bytes) {
+    int64_t first = tensor.offset, end = tensor.offset, reach;
     for (size_t i = 0; i < tensor.shape.size(); ++i) {
-        int64_t reach;
         if (__builtin_mul_overflow(tensor.shape[i] - 1, tensor.strides[i], &reach)) return std::nullopt;
-        int64_t& edge = reach < 0 ? span.first : span.end;
+        int64_t& edge = reach < 0 ? first : end;
         if (__builtin_add_overflow(edge, reach, &edge)) return std::nullopt;
     }
-    if (__builtin_mul_overflow(span.first, item_bytes, &span.first) || __builtin_add_overflow(span.end, 1, &span.end) ||
-        __builtin_mul_overflow(span.end, item_bytes, &span.end))
+    if (__builtin_mul_overflow(first, item_bytes, &first) || __builtin_add_overflow(end, 1, &end) ||
+        __builtin_mul_overflow(end, item_bytes, &end))
         return std::nullopt;
-    return span;
+    return std::make_pair(first, end);
 }
 
 }  // namespace
@@ -306,13 +301,13 @@ std::string read_argument(const aclTensor* tensor, const char* argument_name, Op
     if (!find_allocation(tensor->data, &allocation, &allocation_bytes))
         return name + " must be in device memory but its address is not the simulated device's.";
     const std::string rule = name + " must lie inside its allocation of " + std::to_string(allocation_bytes) + " bytes";
-    const std::optional<Span> span = span_of(*tensor, bytes);
+    const auto span = span_of(*tensor, bytes);
     if (!span) return rule + " but its strides and its offset reach beyond 2^63 bytes.";
     const int64_t before = static_cast<char*>(tensor->data) - static_cast<char*>(allocation);
     const int64_t after = int64_t(allocation_bytes) - before;
     if (span->first < -before) return rule + " but reaches byte " + std::to_string(before + span->first) + ".";
-    if (span->end > after)
-        return rule + " but reaches byte " + std::to_string(uint64_t(before) + uint64_t(span->end)) + ".";
+    if (span->second > after)
+        return rule + " but reaches byte " + std::to_string(uint64_t(before) + uint64_t(span->second)) + ".";
     out->first = static_cast<char*>(tensor->data) + tensor->offset * bytes;
     return "";
 }

@@ -312,7 +312,7 @@ aclError prepare_split(const aclTensor* self_tensor, uint64_t sections, int64_t 
     const int64_t size = self.shape[axis], part = static_cast<int64_t>(sections);
     call.require((size == 0) == (part == 0), "splitSections",
                  size ? "be greater than 0" : "be 0 for an empty dimension", part);
-    const int64_t count = call.is_valid() && part ? (size + part - 1) / part : 1;
+    const int64_t count = call.is_valid() && part && part <= size ? (size + part - 1) / part : 1;
     call.require(static_cast<int64_t>(out.size()) == count, "out", "have " + std::to_string(count) + " element(s)",
                  static_cast<int64_t>(out.size()));
     std::vector<Operand> parts;

@@ -87,6 +87,7 @@ aclError prepare_reflection_pad(const aclTensor* self_tensor, const aclIntArray*
                      shape_text(self.shape));
     for (int64_t count : padding)
         call.require(count >= 0 && count < size, "padding", "be in [0, " + std::to_string(size) + ")", count);
+    if (!call.is_valid()) return call.finish(nullptr, bytes, executor);
     std::vector<int64_t> shape = self.shape;
     shape[last] += before + after;
     call.require_shape("out", out, shape);

@@ -95,7 +95,7 @@ Operand narrow(const Operand& whole, size_t dim, int64_t start, int64_t count, i
     Operand part = whole;
     if (whole.first) part.first += start * whole.strides[dim] * dtype_bytes(whole.dtype);
     part.shape[dim] = count;
-    part.strides[dim] *= step;
+    part.strides[dim] = count > 1 ? part.strides[dim] * step : 0;  // of one element or none, the step is any number
     return part;
 }
 

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <optional>
-#include <sstream>
 
 #include "cann/host/json_reader.h"
 #include "cann/locked.h"
@@ -50,7 +50,7 @@ bool is_text(const JsonValue& value, const char* text) {
 
 bool is_zero_or_one(const JsonValue& value) { return is_text(value, "0") || is_text(value, "1"); }
 
-// acl_rt_impl_base.cpp, GetStrFromConfigPath.
+// acl_rt_impl_base.cpp, GetStrFromConfigPath. Reads at most a byte more than a file may have.
 aclError read_content(const char* path, std::string* content) {
     char* resolved = realpath(path, nullptr);
     std::ifstream file;
@@ -58,9 +58,8 @@ aclError read_content(const char* path, std::string* content) {
     std::free(resolved);
     if (!file.is_open())
         return refuse_file(kInvalidFile, std::string("must be a file that can be read but got ") + path + ".");
-    std::stringstream buffer;
-    buffer << file.rdbuf();
-    *content = buffer.str();
+    for (std::istreambuf_iterator<char> next(file), end; next != end && content->size() <= kMaxFileBytes; ++next)
+        content->push_back(*next);
     return kSuccess;
 }
 

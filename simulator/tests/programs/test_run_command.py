@@ -69,7 +69,8 @@ def test_an_unknown_chip_is_refused_with_the_known_chips():
     ("option", "value", "message"),
     [
         ("--streams", "eager", "[sim] streams must be one of asynchronous, immediate but got eager.\n"),
-        ("--seed", "-1", "[sim] seed must be at least 0 but got -1.\n"),
+        ("--seed", "-1", "[sim] seed must be 0 to 2**64 - 1 but got -1.\n"),
+        ("--seed", str(2**64), f"[sim] seed must be 0 to 2**64 - 1 but got {2**64}.\n"),
     ],
 )
 def test_a_wrong_value_of_an_option_is_refused(option, value, message):
