@@ -85,16 +85,13 @@ def compared(path: Path, block: CodeBlock, printed: str, shown: CodeBlock | None
     return [f"{path}:{block.line}: the block printed another text than line {shown.line}:\n{printed}"]
 
 
-def run(
-    arguments: list[str] | str, folder: str, code: str | None = None, on_npu: bool = False
-) -> tuple[int, str]:
+def run(arguments: list[str], folder: str, code: str | None = None, on_npu: bool = False) -> tuple[int, str]:
     folders = [*([NPU_PYTHON] if on_npu else []), Path(sys.executable).parent, os.environ.get("PATH", "")]
     path = os.pathsep.join(map(str, folders))
     environment = {**os.environ, "PATH": path, "MPLBACKEND": "Agg"}
     try:
         completed_process = subprocess.run(
             arguments,
-            shell=isinstance(arguments, str),
             cwd=folder,
             env=environment,
             input=code or "",
@@ -158,7 +155,7 @@ def check(path: Path) -> tuple[int, int, list[str]]:
                 if on_npu and not NPU_PYTHON.is_dir():
                     left_out += 1
                     continue
-                status, output = run(command, folder, on_npu=on_npu)
+                status, output = run(["sh", "-c", command], folder, on_npu=on_npu)
                 printed += output
                 if status != expected_status(block):
                     failures.append(f"{path}:{line}: `{command}` ended with status {status}\n{output}")

@@ -21,10 +21,10 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from layer_tables import (
+    ARGUMENTS_BY_PLACE,
     C_HEADERS,
     C_STD,
     CPP_LAYERS,
-    HOSTILE_ARGUMENTS,
     HOSTILE_C_CALLS,
     HOSTILE_CALLS,
     HOSTILE_MODULES,
@@ -35,6 +35,7 @@ from layer_tables import (
     PACKAGES,
     PY_STD,
     PYTHON_LAYERS,
+    SAFE_ARGUMENTS,
     Layer,
 )
 
@@ -347,21 +348,29 @@ def check_hostile_input(file: str, text: str) -> Iterator[Violation]:
         for alias in getattr(node, "names", ()):
             if name.rpartition(".")[2] == alias.name.rpartition(".")[2]:
                 origins[alias.asname or alias.name] = name
+
+    def full_name(node: ast.AST) -> str:
+        first, dot, rest = dotted(node).partition(".")
+        return f"{origins.get(first, first)}{dot}{rest}"
+
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call):
-            continue
-        first, dot, rest = dotted(node.func).partition(".")
-        called = f"{origins.get(first, first)}{dot}{rest}"
-        if called in HOSTILE_CALLS:
-            yield Violation(file, node.lineno, f"may not call {called}, which hostile input can misuse")
-        if called in JUMPING_CLOCKS:
-            rule = f"may not call {called}, whose clock can jump: use time.monotonic"
-            yield Violation(file, node.lineno, rule)
-        for keyword in node.keywords:
-            value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
-            if keyword.arg in HOSTILE_ARGUMENTS and value is HOSTILE_ARGUMENTS[keyword.arg]:
-                rule = f"may not pass {keyword.arg}={value}, which hostile input can misuse"
+        if isinstance(node, (ast.Name, ast.Attribute)):  # also without a call: f = eval
+            name = full_name(node)
+            if name in HOSTILE_CALLS:
+                yield Violation(file, node.lineno, f"may not use {name}, which hostile input can misuse")
+            if name in JUMPING_CLOCKS:
+                rule = f"may not use {name}, whose clock can jump: use time.monotonic"
                 yield Violation(file, node.lineno, rule)
+        if isinstance(node, ast.Call):
+            arguments = [(keyword.arg, keyword.value) for keyword in node.keywords]
+            place, argument = ARGUMENTS_BY_PLACE.get(full_name(node.func), (0, ""))
+            if argument and len(node.args) > place:
+                arguments.append((argument, node.args[place]))
+            for argument, value in arguments:
+                safe = SAFE_ARGUMENTS.get(argument or "")
+                if safe is not None and not (isinstance(value, ast.Constant) and value.value is safe):
+                    rule = f"must pass {argument}={safe}, because hostile input can misuse other values"
+                    yield Violation(file, node.lineno, rule)
 
 
 def python_outside_tests(root: Path) -> Iterator[Path]:

@@ -13,14 +13,20 @@ C_HEADERS = (
 
 # Python outside tests may not use these, because they run data as code. docs/threats.md has the reasons of
 # the exceptions.
-HOSTILE_MODULES = ("cloudpickle", "dill", "joblib", "marshal", "pickle", "shelve")
+HOSTILE_MODULES = (
+    *("_pickle", "cloudpickle", "code", "codeop", "dill", "joblib", "jsonpickle", "marshal", "pickle"),
+    *("pty", "runpy", "shelve"),
+)
 HOSTILE_MODULES_IN = {"npu_rope/testing/child.py": ("pickle",)}
 HOSTILE_CALLS = (
     *("eval", "exec", "builtins.eval", "builtins.exec", "os.system", "os.popen", "os.tempnam"),
+    *("asyncio.create_subprocess_shell", "asyncio.subprocess.create_subprocess_shell"),
     *("subprocess.getoutput", "subprocess.getstatusoutput", "tempfile.mktemp", "torch.load"),
-    *("yaml.load", "yaml.full_load", "yaml.unsafe_load"),
+    *("pandas.read_pickle", "yaml.load", "yaml.full_load", "yaml.unsafe_load"),
 )
-HOSTILE_ARGUMENTS = {"shell": True, "allow_pickle": True, "weights_only": False, "trust_remote_code": True}
+# The only values that these arguments may have, and the calls in which one has a place without its name.
+SAFE_ARGUMENTS = {"shell": False, "allow_pickle": False, "weights_only": True, "trust_remote_code": False}
+ARGUMENTS_BY_PLACE = {"numpy.load": (2, "allow_pickle"), "numpy.save": (2, "allow_pickle")}
 # The same for C and C++: a shell, predictable temporary files, and writes without a size.
 _C_CALLS = "system|popen|tmpnam|tempnam|mktemp|gets|strcpy|strcat|sprintf|vsprintf"
 HOSTILE_C_CALLS = rf"(?<![\w.>])(?:std::)?({_C_CALLS})\s*\("

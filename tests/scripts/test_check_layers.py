@@ -305,13 +305,26 @@ def test_violation_is_caught(layers: Any, tree: Path, name: str) -> None:
         "f(text, weights_only=False)",
         "import tempfile\ntempfile.mktemp()",
         "import time\ntime.time()",
+        "import _pickle",
+        "import runpy as r",
+        "import asyncio\nasyncio.create_subprocess_shell(text)",
+        "from asyncio import create_subprocess_shell as run\nrun(text)",
+        "import subprocess\nsubprocess.run(text, shell=1)",
+        "import subprocess\nsubprocess.run(text, shell=wanted)",
+        "import numpy as np\nnp.load(text, None, True)",
+        "from numpy import load\nload(text, None, wanted)",
+        "f(text, allow_pickle=1)",
+        "import pandas as pd\npd.read_pickle(text)",
+        "run = eval",
+        "import os\nrun = os.system",
+        "import time as t\nnow = t.time",
         "from time import time_ns as now\nnow()",
     ],
 )
 def test_hostile_input_finds_no_way_to_run(layers: Any, text: str) -> None:
     (violation,) = layers.check_hostile_input("npu_rope/planted.py", text)
     assert violation.line == text.count("\n") + 1
-    assert violation.text.startswith("may not ")
+    assert violation.text.startswith(("may not ", "must pass "))
 
 
 def test_a_circle_of_imports_is_caught_also_inside_a_function(layers: Any, tree: Path) -> None:

@@ -281,8 +281,8 @@ aclError prepare_max_pool(const aclTensor* self_tensor, const aclIntArray* kerne
         const std::vector<int64_t> pads = four_paddings(pads_list);
         for (size_t i = 0; i < 2; ++i) {
             axes[i] = {self.shape[self.shape.size() - 2 + i], kernel[i], strides[i], pads[i], pads[i + 2]};
-            call.require(pads[i] + pads[i + 2] <= kernel[i], "pads", "add up to at most kernelShape in each dimension",
-                         shape_text(pads_list));
+            call.require(pads[i] <= kernel[i] && pads[i + 2] <= kernel[i] - pads[i], "pads",
+                         "add up to at most kernelShape in each dimension", shape_text(pads_list));
         }
     }
     require_outputs(&call, self, out, axes[0], axes[1], rounds_up);
