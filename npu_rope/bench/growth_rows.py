@@ -8,6 +8,7 @@ threads are a curve of :mod:`npu_rope.bench.growth_plot`.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -84,6 +85,12 @@ def size_of(figure: dict[str, Any]) -> int:
     16
     """
     return int(figure["contestant"].partition(":")[0].partition("=")[2])
+
+
+def has_size(figure: dict[str, Any]) -> bool:
+    """Return whether an entry of a file has a growing dimension and its size, at least 1."""
+    is_named = re.fullmatch(r"[SND]=[1-9]\d{0,9}: .+", figure["contestant"], re.DOTALL)
+    return figure["mode"] in MODES and is_named is not None
 
 
 def contestants(row: GrowthRow) -> Iterator[Contestant]:

@@ -255,6 +255,8 @@ def read_json(path: Path) -> Results:
         raise ValueError("the report's problems are not texts")
     for row in document["rows"]:
         _require(row, _ROW_TYPES, "a row")
+        if row["group"] == growth_rows.GROUP and not growth_rows.has_size(row):
+            raise ValueError("a row of growth has no size")
         cores = row.get("foreign_cores", "")
         if cores is not None and not is_number(cores):
             raise ValueError("a row has no foreign_cores, or it is not a number")

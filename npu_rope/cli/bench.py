@@ -172,7 +172,7 @@ def _drawing(results: Results) -> Callable[[Results, IO[bytes], str], None]:
     shown = plotting.drawn_figures(results) or growth_plot.drawn_figures(results)
     if not shown:
         needed = "must include mode neox or normal, or measured rows of growth, for --plot"
-        raise usage_error(f"[bench] rows {needed} but include neither.")
+        raise usage_error(f"[bench] rows {needed} but got neither.")
     panels = len({(figure["group"], figure["shape"], figure["threads"]) for figure in shown})
     if panels > MOST_PANELS:
         raise usage_error(f"[bench] rows must have at most {MOST_PANELS} panels but got {panels}.")

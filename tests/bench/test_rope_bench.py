@@ -794,6 +794,8 @@ INVALID_REPORTS = {
     "time beyond float64": {"rows": [figure() | {"median_us": 10**400}]},
     "time that is no number": {"rows": [figure() | {"median_us": float("nan")}]},
     "cores beyond float64": {"rows": [figure() | {"foreign_cores": 10**400}]},
+    "growth without a size": {"rows": [figure(row="growth") | {"mode": "tokens"}]},
+    "growth of an unknown dimension": {"rows": [figure("S=8: x", row="growth")]},
     "time of zero": {"rows": [figure() | {"median_us": 0}]},
     "ratio below zero": {"rows": [figure() | {"ratio": -1.0}]},
     "many thread counts": {"rows": [figure() | {"threads": i} for i in range(1, 18)]},
