@@ -53,6 +53,12 @@ Operand with_batch(const Operand& image) {
     return image.shape.size() == 3 ? with_repeated_dimension(image, 0, 1) : image;
 }
 
+// Requires numbers whose products fit int64. The documents name no limit, so this is the stricter reading.
+void require_32_bits(FirstPhase* call, const Axis& axis) {
+    for (int64_t value : {axis.size, axis.kernel, axis.stride, axis.before, axis.after, axis.dilation})
+        call->require(value <= INT32_MAX, "self", "have sizes, windows, strides and paddings below 2^31", value);
+}
+
 // Requires that `self` has room for a window and that `out` has one element for each window.
 void require_outputs(FirstPhase* call, const Operand& self, const Operand& out, const Axis& rows, const Axis& columns,
                      bool rounds_up) {
@@ -61,6 +67,9 @@ void require_outputs(FirstPhase* call, const Operand& self, const Operand& out, 
     const size_t rank = shape.size();
     for (size_t dim = rank - 3; dim < rank; ++dim)
         call->require(shape[dim] > 0, "self", "have no empty dimension except the batch", shape_text(shape));
+    require_32_bits(call, rows);
+    require_32_bits(call, columns);
+    if (!call->is_valid()) return;
     shape[rank - 2] = rows.outputs(rounds_up);
     shape[rank - 1] = columns.outputs(rounds_up);
     call->require(shape[rank - 2] > 0 && shape[rank - 1] > 0, "self", "contain a window", shape_text(self.shape));
@@ -102,9 +111,14 @@ aclError prepare_im2col(const aclTensor* self_tensor, const aclIntArray* kernel_
     for (size_t i = 0; i < 2; ++i)
         axes[i] = {images.shape[2 + i], lists[0].values[i], lists[3].values[i],
                    lists[2].values[i],  lists[2].values[i], lists[1].values[i]};
+    for (const Axis& axis : axes) require_32_bits(&call, axis);
+    if (!call.is_valid()) return call.finish(nullptr, bytes, executor);
     const int64_t height = axes[0].outputs(false), width = axes[1].outputs(false);
     call.require(height > 0 && width > 0, "self", "contain a window", shape_text(self.shape));
-    std::vector<int64_t> shape{images.shape[0], images.shape[1] * axes[0].kernel * axes[1].kernel, height * width};
+    int64_t depth = 0;
+    if (__builtin_mul_overflow(images.shape[1], axes[0].kernel * axes[1].kernel, &depth))
+        depth = INT64_MAX;  // of no tensor
+    std::vector<int64_t> shape{images.shape[0], depth, height * width};
     if (self.shape.size() == 3) shape.erase(shape.begin());
     call.require_shape("out", out, shape);
     auto body = [images, out, rows = axes[0], columns = axes[1], height, width] {
