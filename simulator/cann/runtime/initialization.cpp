@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <optional>
 
 #include "cann/host/json_reader.h"
@@ -50,7 +49,7 @@ bool is_text(const JsonValue& value, const char* text) {
 
 bool is_zero_or_one(const JsonValue& value) { return is_text(value, "0") || is_text(value, "1"); }
 
-// acl_rt_impl_base.cpp, GetStrFromConfigPath. Reads at most a byte more than a file may have.
+// acl_rt_impl_base.cpp, GetStrFromConfigPath. Reads a little more than a file may have at most.
 aclError read_content(const char* path, std::string* content) {
     char* resolved = realpath(path, nullptr);
     std::ifstream file;
@@ -58,8 +57,9 @@ aclError read_content(const char* path, std::string* content) {
     std::free(resolved);
     if (!file.is_open())
         return refuse_file(kInvalidFile, std::string("must be a file that can be read but got ") + path + ".");
-    for (std::istreambuf_iterator<char> next(file), end; next != end && content->size() <= kMaxFileBytes; ++next)
-        content->push_back(*next);
+    char chunk[4096];
+    while (content->size() <= kMaxFileBytes && (file.read(chunk, sizeof(chunk)) || file.gcount() > 0))
+        content->append(chunk, static_cast<size_t>(file.gcount()));
     return kSuccess;
 }
 
