@@ -1,40 +1,68 @@
-// A program's allocations that fail on demand, one after another. Its malloc replaces that of the C library, whose
-// functions __libc_* it calls. One source file of a program includes this header.
+// A program's allocations and threads that fail on demand, one after another. Its malloc replaces that of the C
+// library, whose functions __libc_* it calls; its pthread_create calls the next one. One source file of a program
+// includes this header.
 #pragma once
 
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdlib>
+#include <thread>  // pthread_t
 
 extern "C" {
 void* __libc_malloc(size_t);
 void* __libc_calloc(size_t, size_t);
 void* __libc_realloc(void*, size_t);
 void* __libc_memalign(size_t, size_t);
+void* dlsym(void*, const char*);
 }
 
 namespace failing_memory {
 
-// Allocations of all threads count, because a launch has two.
-inline std::atomic<bool> is_armed{false}, fails_later{false};
+// Allocations of all threads count, because a launch has two. With counts_one_thread, only those of the thread that
+// calls arm() count.
+inline std::atomic<bool> is_armed{false}, fails_later{false}, counts_one_thread{false};
 inline std::atomic<long> count{0}, failing{0};
+inline thread_local bool is_arming_thread = false;
 
 // Lets the allocation with this number fail, counted from the next one; with fails_later, all after it too.
 inline void arm(long number) {
     count = 0;
     failing = number;
+    is_arming_thread = true;
     is_armed = true;
 }
 
 inline bool fails() {
-    if (!is_armed) return false;
+    if (!is_armed || (counts_one_thread && !is_arming_thread)) return false;
     const long number = ++count;
     return number == failing || (fails_later && number > failing);
 }
 
+// Threads that the program creates, as above.
+inline std::atomic<bool> threads_are_armed{false};
+inline std::atomic<long> thread_count{0}, failing_thread{0};
+
+inline void arm_threads(long number) {
+    thread_count = 0;
+    failing_thread = number;
+    threads_are_armed = true;
+}
+
+inline bool thread_fails() {
+    if (!threads_are_armed) return false;
+    const long number = ++thread_count;
+    return number == failing_thread || (fails_later && number > failing_thread);
+}
+
+// The C library's pthread_create: the next one after this program's, by RTLD_NEXT.
+using CreateThread = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+inline const auto create_thread = reinterpret_cast<CreateThread>(dlsym(reinterpret_cast<void*>(-1l), "pthread_create"));
+
 }  // namespace failing_memory
 
+// The libraries of the program call these functions, too.
+#pragma GCC visibility push(default)
 extern "C" {
 void* malloc(size_t bytes) { return failing_memory::fails() ? nullptr : __libc_malloc(bytes); }
 // glibc ends the process if it cannot note a destructor of a thread (cxa_thread_atexit_impl.c), so these 32 bytes
@@ -51,4 +79,8 @@ int posix_memalign(void** memory, size_t alignment, size_t bytes) {
     *memory = memalign(alignment, bytes);
     return *memory ? 0 : ENOMEM;
 }
+int pthread_create(pthread_t* thread, const pthread_attr_t* settings, void* (*body)(void*), void* argument) {
+    return failing_memory::thread_fails() ? EAGAIN : failing_memory::create_thread(thread, settings, body, argument);
 }
+}
+#pragma GCC visibility pop

@@ -1,5 +1,6 @@
 // Every allocation of a launch fails alone, and every fifth one together with all later ones. The launch returns
-// ASCEND_SIM_BAD_CALL with a message and leaves the results as they were, or it is right. The next launch is right.
+// ASCEND_SIM_BAD_CALL with a message and leaves the results as they were, or it is right. The next launch is right. The
+// same holds if a thread cannot be created.
 #include "failing_memory.h"
 #include "instruction_bench.h"
 
@@ -67,10 +68,34 @@ long fail_each_allocation(const Launch& launch, const std::string& name) {
     return 0;
 }
 
+// Each thread that a launch creates fails. Returns how many there are.
+long fail_each_thread(const Launch& launch, const std::string& name) {
+    for (long n = 1; n < 1000; ++n) {
+        const std::string place = name + ", thread " + std::to_string(n);
+        Launch failed = launch;
+        arm_threads(n);
+        const int32_t status = failed.run();
+        threads_are_armed = false;
+        if (thread_count < n) {
+            check(status == ASCEND_SIM_OK && failed.has(3), place + ": without a failure: " + ascend_sim_report());
+            return n - 1;
+        }
+        const std::string message = ascend_sim_message(), report = ascend_sim_report();
+        check(status == ASCEND_SIM_BAD_CALL, place + ": " + report);
+        check(message == "too little memory or too few threads: Resource temporarily unavailable",
+              place + ": the message: " + message);
+        check(report.find(message) != std::string::npos, place + ": the report: " + report);
+        check(failed.has(-1), place + ": the results changed");
+        check_launch_after(launch, place);
+    }
+    check(false, name + " has no end");
+    return 0;
+}
+
 }  // namespace
 
 int main() {
-    long all = 0;
+    long all = 0, threads = 0;
     for (const bool later : {false, true}) {
         fails_later = later;
         for (const bool both : {false, true}) {  // cores that wait for each other, in both orders
@@ -82,8 +107,11 @@ int main() {
             const long places = fail_each_allocation(launch, std::string(name) + (later ? ", later ones too" : ""));
             check(places > 10, "allocations fail");
             all += places;
+            const long created = fail_each_thread(launch, name);
+            check(both ? created > 0 : created == 0, std::string(name) + ": threads: " + std::to_string(created));
+            threads += created;
         }
     }
-    std::printf("%ld failed allocations\n", all);
+    std::printf("%ld failed allocations, %ld failed threads\n", all, threads);
     return failures != 0;
 }

@@ -1,11 +1,15 @@
-// Every allocation of a program of the simulated runtime fails alone, and every fifth one together with all later ones.
-// A call of CANN returns an error, or throws std::bad_alloc, or needs no memory there. The program can release
-// the objects that it has, and the next program on the same device is right.
+// Every allocation of a program of the simulated runtime fails alone, and every fifth one together with all later ones:
+// of a program with streams, of one with communicators, and of one with a configuration file of aclInit. A call of CANN
+// returns an error, or throws std::bad_alloc, or needs no memory there. The program can release the objects that it
+// has, and the next program on the same device is right. The same holds if a launch cannot create its thread.
+#include <filesystem>
+#include <fstream>
 #include <new>
 
 #include "acl/acl.h"
 #include "aclnn/acl_meta.h"
 #include "failing_memory.h"
+#include "hccl/hccl.h"
 #include "include/ascend_sim_cann.h"
 #include "instruction_bench.h"
 
@@ -24,6 +28,7 @@ namespace {
 constexpr int64_t kCores = 2;
 constexpr uint32_t kPart = 64, kCount = kCores * kPart;
 constexpr size_t kBytes = kCount * sizeof(float);
+const char* configuration_file = nullptr;  // of aclInit
 
 // x = x + 1, in place.
 void add_one(uint8_t* const* addresses, const void*) {
@@ -35,7 +40,7 @@ void add_one(uint8_t* const* addresses, const void*) {
 
 struct Refused {
     const char* call;
-    aclError status;
+    int status;
 };
 
 // The objects of a program. Its destructor releases them.
@@ -47,7 +52,8 @@ struct Program {
     aclScalar* alpha = nullptr;
     aclOpExecutor* executor = nullptr;
     aclmdlRI graph = nullptr;
-    bool captures = false;
+    HcclComm communicator = nullptr;
+    bool captures = false, groups = false, is_initialized = false;
     std::vector<float> values = std::vector<float>(kCount, 1);
 
     Program() = default;
@@ -55,11 +61,14 @@ struct Program {
     ~Program() {
         is_armed = false;
         if (captures) aclmdlRICaptureEnd(first, &graph);
+        if (groups) release("HcclGroupEnd", HcclGroupEnd());
         for (aclrtStream stream : {first, second}) {
             if (!stream) continue;
             aclrtSynchronizeStream(stream);  // may return the error of work that had no memory
             release("aclrtSynchronizeStream", aclrtSynchronizeStream(stream));
         }
+        if (communicator) release("HcclCommDestroy", HcclCommDestroy(communicator));
+        if (is_initialized) release("aclFinalize", aclFinalize());
         if (graph) aclmdlRIDestroy(graph);
         if (executor) aclDestroyAclOpExecutor(executor);
         for (aclTensor* tensor : {x_tensor, y_tensor})
@@ -77,8 +86,8 @@ struct Program {
         const char* text = status ? aclGetRecentErrMsg() : nullptr;
         check(status == 0, std::string(name) + " returned " + std::to_string(status) + " " + (text ? text : ""));
     }
-    static void call(const char* name, aclError status) {
-        if (status != ACL_SUCCESS) throw Refused{name, status};
+    static void call(const char* name, int status) {
+        if (status != 0) throw Refused{name, status};
     }
 #define CALL(function, ...) call(#function, function(__VA_ARGS__))
 
@@ -131,19 +140,76 @@ struct Program {
         CALL(aclrtMemcpyAsync, values.data(), kBytes, x, kBytes, ACL_MEMCPY_DEVICE_TO_HOST, first);
         CALL(aclrtSynchronizeStream, first);
     }
+
+    // values = values + 1 after a sum over the only rank, a gathering and copies, on a communicator of each kind.
+    void communicate() {
+        for (void** memory : {&x, &y}) CALL(aclrtMalloc, memory, kBytes, ACL_MEM_MALLOC_HUGE_FIRST);
+        CALL(aclrtCreateStream, &first);
+        CALL(aclrtMemcpyAsync, x, kBytes, values.data(), kBytes, ACL_MEMCPY_HOST_TO_DEVICE, first);
+        int32_t device = 0;
+        CALL(HcclCommInitAll, 1, &device, &communicator);
+        launch_add_one();
+        CALL(HcclAllReduce, x, y, kCount, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, communicator, first);
+        CALL(HcclAlltoAll, y, kCount, HCCL_DATA_TYPE_FP32, x, kCount, HCCL_DATA_TYPE_FP32, communicator, first);
+        CALL(aclrtSynchronizeStream, first);
+        CALL(HcclCommDestroy, communicator);
+        communicator = nullptr;
+        HcclRootInfo root;
+        HcclCommConfig config;
+        HcclCommConfigInit(&config);
+        const char own_name[] = "the only rank of the communicator";
+        std::memcpy(config.hcclCommName, own_name, sizeof own_name);
+        CALL(HcclGetRootInfo, &root);
+        CALL(HcclCommInitRootInfoConfig, 1, &root, 0, &config, &communicator);
+        char name[COMM_NAME_MAX_LENGTH] = "";
+        CALL(HcclGetCommName, communicator, name);
+        check(!std::strcmp(name, own_name), "the communicator's name");
+        CALL(HcclGroupStart);
+        groups = true;
+        CALL(HcclAllGather, x, y, kCount, HCCL_DATA_TYPE_FP32, communicator, first);
+        CALL(HcclBroadcast, y, kCount, HCCL_DATA_TYPE_FP32, 0, communicator, first);
+        CALL(HcclBarrier, communicator, first);
+        groups = false;
+        CALL(HcclGroupEnd);
+        CALL(aclrtMemcpyAsync, values.data(), kBytes, y, kBytes, ACL_MEMCPY_DEVICE_TO_HOST, first);
+        CALL(aclrtSynchronizeStream, first);
+        HcclResult error = HCCL_SUCCESS;
+        CALL(HcclGetCommAsyncError, communicator, &error);
+        CALL(HcclGetCommAsyncError, communicator, &error);
+        check(error == HCCL_SUCCESS, "the communicator has an error");
+    }
+
+    // values = values + 1, between aclInit and aclFinalize.
+    void initialize() {
+        CALL(aclInit, configuration_file);
+        is_initialized = true;
+        CALL(aclrtMalloc, &x, kBytes, ACL_MEM_MALLOC_HUGE_FIRST);
+        CALL(aclrtCreateStream, &first);
+        CALL(aclrtMemcpy, x, kBytes, values.data(), kBytes, ACL_MEMCPY_HOST_TO_DEVICE);
+        launch_add_one();
+        CALL(aclrtSynchronizeStream, first);
+        CALL(aclrtMemcpy, values.data(), kBytes, x, kBytes, ACL_MEMCPY_DEVICE_TO_HOST);
+    }
 #undef CALL
-    bool is_right() const { return values == std::vector<float>(kCount, 7); }
+    bool has(float value) const { return values == std::vector<float>(kCount, value); }
+};
+
+struct Kind {
+    const char* name;
+    void (Program::*run)();
+    float result;
 };
 
 // Runs a program; returns "" if it is right.
-std::string run_program(long failing_allocation) {
+std::string run_program(const Kind& kind, long failing_allocation, long failing_thread = 0) {
     std::string error;
     Program program;
     if (failing_allocation) arm(failing_allocation);
+    if (failing_thread) arm_threads(failing_thread);
     try {
-        program.run();
+        (program.*kind.run)();
         is_armed = false;
-        if (!program.is_right()) error = "wrong results";
+        if (!program.has(kind.result)) error = "wrong results";
     } catch (const Refused& refused) {
         is_armed = false;
         const char* text = aclGetRecentErrMsg();
@@ -152,35 +218,89 @@ std::string run_program(long failing_allocation) {
         is_armed = false;
         error = "std::bad_alloc";
     }
+    threads_are_armed = false;
     return error;
 }
 
-long fail_each_allocation() {
+bool ends_with(const std::string& text, const std::string& end) {
+    return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+const std::string kKernelFailed =
+    "add_one: kernel must keep the simulator's rules but got too little memory or too few threads: ";
+
+long fail_each_allocation(const Kind& kind) {
     const long step = fails_later ? 5 : 1;
+    bool kernel_fails = false;
     for (long n = 1; n < 100000; n += step) {
-        const std::string error = run_program(n);
-        const std::string place = "allocation " + std::to_string(n) + (fails_later ? " and later ones" : "");
+        const std::string error = run_program(kind, n);
+        const std::string place =
+            kind.name + (", allocation " + std::to_string(n)) + (fails_later ? " and later ones" : "");
         check(error != "wrong results", place + ": wrong results");
-        if (count < n) return n / step;
-        const std::string next = run_program(0);
+        kernel_fails |= ends_with(error, kKernelFailed + "std::bad_alloc");
+        if (count < n) {
+            check(error.empty(), place + ": without a failure: " + error);
+            check(kernel_fails || fails_later, kind.name + std::string(": no call returns the message of a kernel"));
+            return n / step;
+        }
+        const std::string next = run_program(kind, 0);
         check(next.empty(), place + ": the next program: " + next);
     }
-    check(false, "no end");
+    check(false, kind.name + std::string(" has no end"));
     return 0;
+}
+
+// Each thread of a launch fails. The waiting call says so.
+void fail_each_thread(const Kind& kind) {
+    for (long n = 1; n < 1000; ++n) {
+        const std::string error = run_program(kind, 0, n);
+        const std::string place = kind.name + (", thread " + std::to_string(n));
+        if (thread_count < n) {
+            check(n > 1, place + ": no launch creates a thread");
+            return check(error.empty(), place + ": without a failure: " + error);
+        }
+        check(ends_with(error, kKernelFailed + "Resource temporarily unavailable"), place + ": " + error);
+        const std::string next = run_program(kind, 0);
+        check(next.empty(), place + ": the next program: " + next);
+    }
+    check(false, kind.name + std::string(" has no end"));
+}
+
+// Makes the folder of the communicators, with the file of aclInit.
+std::string make_folder() {
+    std::string folder = (std::filesystem::temp_directory_path() / "no-memory-XXXXXX").string();
+    check(mkdtemp(folder.data()) != nullptr, "no temporary folder");
+    setenv("TMPDIR", folder.c_str(), 1);
+    unsetenv("ASCEND_SIM_REPORT_DIR");
+    std::ofstream(folder + "/acl.json")
+        << R"({"err_msg_mode": "1", "StackSize": {"aicore_stack_size": 32768}, "acl_graph": {"event_mode": "0"},
+               "defaultDevice": {"default_device": "0"}, "dump": {"dump_scene": "lite_exception"},
+               "profiler": {"switch": "off"}})";
+    return folder;
 }
 
 }  // namespace
 
 int main() {
+    const std::string folder = make_folder(), file = folder + "/acl.json";
+    configuration_file = file.c_str();
     check(aclrtSetDevice(0) == ACL_SUCCESS, "aclrtSetDevice");
-    check(run_program(0).empty(), "without a failure");
-    long all = 0;
-    for (const bool later : {false, true}) {
-        fails_later = later;
-        const long places = fail_each_allocation();
-        check(places > 100, "allocations fail");
-        all += places;
+    // The last one starts a thread of HCCL, whose allocations do not count.
+    const Kind kinds[] = {{"streams", &Program::run, 7},
+                          {"aclInit", &Program::initialize, 2},
+                          {"communicators", &Program::communicate, 2}};
+    for (const Kind& kind : kinds) {
+        counts_one_thread = kind.run == &Program::communicate;
+        const std::string error = run_program(kind, 0);
+        check(error.empty(), kind.name + (" without a failure: " + error));
+        for (const bool later : {false, true}) {
+            fails_later = later;
+            const long places = fail_each_allocation(kind);
+            check(places > (later ? 20 : 100), kind.name + std::string(": allocations fail"));
+            std::printf("%s%s: %ld failed allocations\n", kind.name, later ? ", later ones too" : "", places);
+        }
+        fail_each_thread(kind);
     }
-    std::printf("%ld failed allocations\n", all);
+    std::filesystem::remove_all(folder);
     return bench::finish("a runtime without memory");
 }

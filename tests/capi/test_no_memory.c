@@ -138,6 +138,9 @@ static npu_rope_status call_rope_set_rows(void) {
 static npu_rope_status call_rotary_mul(void) {
     return npu_rope_rotary_mul(&x, &cos_table, &sin_table, 0, 0, 0, 1, &out);
 }
+static npu_rope_status call_rms_norm_rounded_last(void) {
+    return npu_rope_rms_norm_rounded_last(&x, &scale, -1, 1e-5, 1.0, &out);
+}
 static npu_rope_status call_rms_norm(void) { return npu_rope_rms_norm(&x, &scale, -1, 1e-5, 1, &out); }
 /* The scale of each row, with gaps: a gradient of each row, and rows of the scale that are gathered. */
 static npu_rope_status call_rms_norm_of_gaps(void) {
@@ -296,6 +299,7 @@ int main(void) {
                  {"rotary_mul_qk", call_rotary_mul_qk, NPU_ROPE_OK},
                  {"rotary_embedding", call_rotary_embedding, NPU_ROPE_OK},
                  {"rms_norm", call_rms_norm, NPU_ROPE_OK},
+                 {"rms_norm_rounded_last", call_rms_norm_rounded_last, NPU_ROPE_OK},
                  {"add_rms_norm", call_add_rms_norm, NPU_ROPE_OK},
                  {"rms_norm_rope", call_rms_norm_rope, NPU_ROPE_OK},
                  {"rms_norm_rope_set_rows", call_rms_norm_rope_set_rows, NPU_ROPE_OK},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import re
 import shutil
@@ -23,6 +25,30 @@ try:
     rope(np.ones((1, 1, 1, 16), np.float32), np.zeros(1, np.int32), RopeParams(n_dims=16))
 except (RuntimeError, ValueError) as error:
     print(error)
+"""
+# A launch on several cores, which creates a thread for the second order of them. glibc gives the thread a
+# stack of the default size, which is too large for the first launch. Prints the first error, and whether the
+# results are as before it and right after the second launch.
+THREADS = """
+import ctypes as C
+import numpy as np
+from npu_rope import rms_norm
+libc = C.CDLL(None)
+def set_stack(size):
+    settings = C.create_string_buffer(64)
+    assert libc.pthread_attr_init(settings) == 0
+    assert libc.pthread_attr_setstacksize(settings, C.c_size_t(size)) == 0
+    assert libc.pthread_setattr_default_np(settings) == 0
+x, out = np.ones((64, 64), np.float32), np.full((64, 64), -1, np.float32)
+set_stack(1 << 60)
+try:
+    rms_norm(x, np.ones(64, np.float32), out=out)
+except (RuntimeError, ValueError) as error:
+    print(error)
+print((out == -1).all())
+set_stack(1 << 20)
+rms_norm(x, np.ones(64, np.float32), epsilon=0, out=out)
+print((out == 1).all())
 """
 # The simulated runtime alone. Ends with status 2 for a variable that it refuses.
 RUNTIME = """
@@ -64,6 +90,14 @@ def test_a_variable_with_nonsense_gives_a_sentence(setting: str) -> None:
     status, output = output_of(CALL, **dict(item.split("=") for item in setting.split()))
     assert status == 0
     assert NONSENSE_OF_A_CALL[setting] in output
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "pthread_setattr_default_np"), reason="glibc")
+def test_a_launch_without_a_thread_gives_a_sentence_and_the_next_one_runs() -> None:
+    status, output = output_of(THREADS, NPU_ROPE_BACKEND="sim")
+    assert status == 0, output
+    rule = "[sim] launch must be possible but got too little memory or too few threads: "
+    assert output == f"{rule}{os.strerror(errno.EAGAIN)}.\nTrue\nTrue\n"
 
 
 NONSENSE_OF_THE_RUNTIME = {
@@ -117,6 +151,25 @@ def test_a_ggml_folder_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch, te
         ggml.find_library_dir()
     message = str(caught.value).split("\n")[0]
     assert message == f"[ggml] library must be a folder with libggml-base* and libggml-cpu* but got {text}."
+
+
+@pytest.mark.parametrize("command", ["validate --backend cpu --filter llama-3.1-8b/decode", "bench --quick"])
+def test_a_command_with_a_ggml_folder_that_is_none_ends_with_status_2(command: str) -> None:
+    pytest.importorskip("typer")
+    if command.startswith("bench"):
+        pytest.importorskip("torch")
+    done = subprocess.run(
+        [sys.executable, "-m", "npu_rope.cli", *command.split()],
+        env={**os.environ, ggml.ENVIRONMENT_VARIABLE: "nonsense"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    rule = "[ggml] library must be a folder with libggml-base* and libggml-cpu* but got nonsense."
+    assert done.stderr.split("\n")[0] == rule
 
 
 @pytest.mark.long
