@@ -6,6 +6,7 @@ import csv
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -29,6 +30,7 @@ from npu_rope.bench.targets import (
     Figures,
     TargetVerdict,
     format_microseconds,
+    grouped,
     is_disturbed,
     measured_and_not,
     verdicts,
@@ -106,20 +108,14 @@ class BenchTable:
 
 def bench_tables(figures: Figures) -> Iterator[BenchTable]:
     """Yield the figures as tables of text."""
-    grouped: dict[str, list[dict[str, Any]]] = {}
-    for figure in figures:
-        title = f"{figure['group']} {figure['shape']} {figure['dtype']} {figure['mode']}"
-        grouped.setdefault(title, []).append(figure)
-    for title, table_figures in grouped.items():
+    by_title = grouped(figures, lambda f: f"{f['group']} {f['shape']} {f['dtype']} {f['mode']}")
+    for title, table_figures in by_title.items():
         threads = sorted({figure["threads"] for figure in table_figures})
         header = ["contestant"]
         for count in threads:
             header += [f"{count}T us", "spread", "x floor"]
         bench_table = BenchTable(title, header, [], [])
-        by_contestant: dict[str, list[dict[str, Any]]] = {}
-        for figure in table_figures:
-            by_contestant.setdefault(figure["contestant"], []).append(figure)
-        for name, of_contestant in by_contestant.items():
+        for name, of_contestant in grouped(table_figures, itemgetter("contestant")).items():
             cells = [cell for count in threads for cell in _cells_of_runs(of_contestant, count)]
             bench_table.lines.append([_labelled(name, of_contestant), *cells])
             bench_table.kinds.append(of_contestant[0]["kind"])

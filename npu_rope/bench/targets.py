@@ -9,8 +9,9 @@ queries and keys have the same interfaces of ``rope_qk``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from npu_rope.bench import (
@@ -119,12 +120,17 @@ def measured_and_not(judged: Sequence[TargetVerdict]) -> tuple[list[TargetVerdic
     return measured, [verdict for verdict in judged if verdict.outcome == "NOT MEASURED"]
 
 
-def by_row(figures: Figures) -> dict[str, list[dict[str, Any]]]:
-    """Return the figures of each row, in the order of measurement."""
-    grouped: dict[str, list[dict[str, Any]]] = {}
+def grouped(figures: Figures, name_of: Callable[[dict[str, Any]], str]) -> dict[str, list[dict[str, Any]]]:
+    """Return the figures of each name, in the order of measurement."""
+    by_name: dict[str, list[dict[str, Any]]] = {}
     for figure in figures:
-        grouped.setdefault(figure["row"], []).append(figure)
-    return grouped
+        by_name.setdefault(name_of(figure), []).append(figure)
+    return by_name
+
+
+def by_row(figures: Figures) -> dict[str, list[dict[str, Any]]]:
+    """Return the figures of each row."""
+    return grouped(figures, itemgetter("row"))
 
 
 def is_disturbed(figure: dict[str, Any]) -> bool:

@@ -169,14 +169,16 @@ def bench(
 
 def _drawing(results: Results) -> Callable[[Results, IO[bytes], str], None]:
     """Return the function that draws the results."""
-    shown = plotting.drawn_figures(results) or growth_plot.drawn_figures(results)
+    draw, shown = plotting.draw, plotting.drawn_figures(results)
+    if not shown:
+        draw, shown = growth_plot.draw, growth_plot.drawn_figures(results)
     if not shown:
         needed = "must include mode neox or normal, or measured rows of growth, for --plot"
         raise usage_error(f"[bench] rows {needed} but got neither.")
     panels = len({(figure["group"], figure["shape"], figure["threads"]) for figure in shown})
     if panels > MOST_PANELS:
         raise usage_error(f"[bench] rows must have at most {MOST_PANELS} panels but got {panels}.")
-    return plotting.draw if plotting.drawn_figures(results) else growth_plot.draw
+    return draw
 
 
 def _read_all(paths: list[Path]) -> list[Results]:

@@ -19,41 +19,34 @@ void* dlsym(void*, const char*);
 
 namespace failing_memory {
 
-// Allocations of all threads count, because a launch has two. With counts_one_thread, only those of the thread that
-// calls arm() count.
-inline std::atomic<bool> is_armed{false}, fails_later{false}, counts_one_thread{false};
-inline std::atomic<long> count{0}, failing{0};
+inline std::atomic<bool> fails_later{false};
 inline thread_local bool is_arming_thread = false;
 
-// Lets the allocation with this number fail, counted from the next one; with fails_later, all after it too.
-inline void arm(long number) {
-    count = 0;
-    failing = number;
-    is_arming_thread = true;
-    is_armed = true;
-}
+// Calls of one kind, of which one fails.
+struct Failures {
+    std::atomic<bool> is_armed{false};
+    std::atomic<long> count{0}, failing{0};
 
-inline bool fails() {
-    if (!is_armed || (counts_one_thread && !is_arming_thread)) return false;
-    const long number = ++count;
-    return number == failing || (fails_later && number > failing);
-}
+    // Lets the call with this number fail, counted from the next one; with fails_later, all after it too.
+    void arm(long number) {
+        count = 0;
+        failing = number;
+        is_arming_thread = true;
+        is_armed = true;
+    }
+    bool fails() {
+        if (!is_armed) return false;
+        const long number = ++count;
+        return number == failing || (fails_later && number > failing);
+    }
+};
+inline Failures allocations, thread_creations;
 
-// Threads that the program creates, as above.
-inline std::atomic<bool> threads_are_armed{false};
-inline std::atomic<long> thread_count{0}, failing_thread{0};
+// Allocations of all threads count, because a launch has two. With counts_one_thread, only those of the thread that
+// calls arm() count.
+inline std::atomic<bool> counts_one_thread{false};
 
-inline void arm_threads(long number) {
-    thread_count = 0;
-    failing_thread = number;
-    threads_are_armed = true;
-}
-
-inline bool thread_fails() {
-    if (!threads_are_armed) return false;
-    const long number = ++thread_count;
-    return number == failing_thread || (fails_later && number > failing_thread);
-}
+inline bool allocation_fails() { return (!counts_one_thread || is_arming_thread) && allocations.fails(); }
 
 // The C library's pthread_create: the next one after this program's, by RTLD_NEXT.
 using CreateThread = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
@@ -61,18 +54,20 @@ inline const auto create_thread = reinterpret_cast<CreateThread>(dlsym(reinterpr
 
 }  // namespace failing_memory
 
-// The libraries of the program call these functions, too.
+// Visible, because the libraries of the program call these functions.
 #pragma GCC visibility push(default)
 extern "C" {
-void* malloc(size_t bytes) { return failing_memory::fails() ? nullptr : __libc_malloc(bytes); }
+void* malloc(size_t bytes) { return failing_memory::allocation_fails() ? nullptr : __libc_malloc(bytes); }
 // glibc ends the process if it cannot note a destructor of a thread (cxa_thread_atexit_impl.c), so these 32 bytes
 // exist.
 void* calloc(size_t n, size_t bytes) {
-    return n * bytes != 32 && failing_memory::fails() ? nullptr : __libc_calloc(n, bytes);
+    return n * bytes != 32 && failing_memory::allocation_fails() ? nullptr : __libc_calloc(n, bytes);
 }
-void* realloc(void* old, size_t bytes) { return failing_memory::fails() ? nullptr : __libc_realloc(old, bytes); }
+void* realloc(void* old, size_t bytes) {
+    return failing_memory::allocation_fails() ? nullptr : __libc_realloc(old, bytes);
+}
 void* memalign(size_t alignment, size_t bytes) {
-    return failing_memory::fails() ? nullptr : __libc_memalign(alignment, bytes);
+    return failing_memory::allocation_fails() ? nullptr : __libc_memalign(alignment, bytes);
 }
 void* aligned_alloc(size_t alignment, size_t bytes) { return memalign(alignment, bytes); }
 int posix_memalign(void** memory, size_t alignment, size_t bytes) {
@@ -80,7 +75,8 @@ int posix_memalign(void** memory, size_t alignment, size_t bytes) {
     return *memory ? 0 : ENOMEM;
 }
 int pthread_create(pthread_t* thread, const pthread_attr_t* settings, void* (*body)(void*), void* argument) {
-    return failing_memory::thread_fails() ? EAGAIN : failing_memory::create_thread(thread, settings, body, argument);
+    return failing_memory::thread_creations.fails() ? EAGAIN
+                                                    : failing_memory::create_thread(thread, settings, body, argument);
 }
 }
 #pragma GCC visibility pop

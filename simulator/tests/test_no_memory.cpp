@@ -1,6 +1,6 @@
 // Every allocation of a launch fails alone, and every fifth one together with all later ones. The launch returns
-// ASCEND_SIM_BAD_CALL with a message and leaves the results as they were, or it is right. The next launch is right. The
-// same holds if a thread cannot be created.
+// ASCEND_SIM_BAD_CALL with a message and leaves the results as they were, or it is right. The next launch is right. A
+// thread that cannot be created has the same effect.
 #include "failing_memory.h"
 #include "instruction_bench.h"
 
@@ -50,9 +50,9 @@ long fail_each_allocation(const Launch& launch, const std::string& name) {
     for (long n = 1; n < 100000; n += step) {
         const std::string place = name + ", allocation " + std::to_string(n);
         Launch failed = launch;
-        arm(n);
+        allocations.arm(n);
         const int32_t status = failed.run();
-        is_armed = false;
+        allocations.is_armed = false;
         const std::string message = ascend_sim_message();
         if (status == ASCEND_SIM_OK) {
             check(failed.has(3), place + ": wrong results");
@@ -61,7 +61,7 @@ long fail_each_allocation(const Launch& launch, const std::string& name) {
             check(message.find("memory") != std::string::npos, place + ": the message: " + message);
             check(failed.has(-1), place + ": the results changed");
         }
-        if (count < n) return n / step;
+        if (allocations.count < n) return n / step;
         check_launch_after(launch, place);
     }
     check(false, name + " has no end");
@@ -73,10 +73,10 @@ long fail_each_thread(const Launch& launch, const std::string& name) {
     for (long n = 1; n < 1000; ++n) {
         const std::string place = name + ", thread " + std::to_string(n);
         Launch failed = launch;
-        arm_threads(n);
+        thread_creations.arm(n);
         const int32_t status = failed.run();
-        threads_are_armed = false;
-        if (thread_count < n) {
+        thread_creations.is_armed = false;
+        if (thread_creations.count < n) {
             check(status == ASCEND_SIM_OK && failed.has(3), place + ": without a failure: " + ascend_sim_report());
             return n - 1;
         }

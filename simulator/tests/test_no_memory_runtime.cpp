@@ -1,7 +1,7 @@
 // Every allocation of a program of the simulated runtime fails alone, and every fifth one together with all later ones:
 // of a program with streams, of one with communicators, and of one with a configuration file of aclInit. A call of CANN
 // returns an error, or throws std::bad_alloc, or needs no memory there. The program can release the objects that it
-// has, and the next program on the same device is right. The same holds if a launch cannot create its thread.
+// has, and the next program on the same device is right. A thread that a launch cannot create has the same effect.
 #include <filesystem>
 #include <fstream>
 #include <new>
@@ -59,7 +59,7 @@ struct Program {
     Program() = default;
     Program(const Program&) = delete;
     ~Program() {
-        is_armed = false;
+        allocations.is_armed = false;
         if (captures) aclmdlRICaptureEnd(first, &graph);
         if (groups) release("HcclGroupEnd", HcclGroupEnd());
         for (aclrtStream stream : {first, second}) {
@@ -204,21 +204,21 @@ struct Kind {
 std::string run_program(const Kind& kind, long failing_allocation, long failing_thread = 0) {
     std::string error;
     Program program;
-    if (failing_allocation) arm(failing_allocation);
-    if (failing_thread) arm_threads(failing_thread);
+    if (failing_allocation) allocations.arm(failing_allocation);
+    if (failing_thread) thread_creations.arm(failing_thread);
     try {
         (program.*kind.run)();
-        is_armed = false;
+        allocations.is_armed = false;
         if (!program.has(kind.result)) error = "wrong results";
     } catch (const Refused& refused) {
-        is_armed = false;
+        allocations.is_armed = false;
         const char* text = aclGetRecentErrMsg();
         error = std::string(refused.call) + " returned " + std::to_string(refused.status) + " " + (text ? text : "");
     } catch (const std::bad_alloc&) {
-        is_armed = false;
+        allocations.is_armed = false;
         error = "std::bad_alloc";
     }
-    threads_are_armed = false;
+    thread_creations.is_armed = false;
     return error;
 }
 
@@ -238,7 +238,7 @@ long fail_each_allocation(const Kind& kind) {
             kind.name + (", allocation " + std::to_string(n)) + (fails_later ? " and later ones" : "");
         check(error != "wrong results", place + ": wrong results");
         kernel_fails |= ends_with(error, kKernelFailed + "std::bad_alloc");
-        if (count < n) {
+        if (allocations.count < n) {
             check(error.empty(), place + ": without a failure: " + error);
             check(kernel_fails || fails_later, kind.name + std::string(": no call returns the message of a kernel"));
             return n / step;
@@ -250,12 +250,12 @@ long fail_each_allocation(const Kind& kind) {
     return 0;
 }
 
-// Each thread of a launch fails. The waiting call says so.
+// Each thread of a launch fails. The call that waits for the launch returns the kernel's message.
 void fail_each_thread(const Kind& kind) {
     for (long n = 1; n < 1000; ++n) {
         const std::string error = run_program(kind, 0, n);
         const std::string place = kind.name + (", thread " + std::to_string(n));
-        if (thread_count < n) {
+        if (thread_creations.count < n) {
             check(n > 1, place + ": no launch creates a thread");
             return check(error.empty(), place + ": without a failure: " + error);
         }

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -154,18 +155,13 @@ def test_a_ggml_folder_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch, te
 
 
 @pytest.mark.parametrize("command", ["validate --backend cpu --filter llama-3.1-8b/decode", "bench --quick"])
-def test_a_command_with_a_ggml_folder_that_is_none_ends_with_status_2(command: str) -> None:
+def test_a_command_with_a_ggml_folder_that_is_none_ends_with_status_2(
+    npu_rope_command: Callable[..., subprocess.CompletedProcess[str]], command: str
+) -> None:
     pytest.importorskip("typer")
     if command.startswith("bench"):
         pytest.importorskip("torch")
-    done = subprocess.run(
-        [sys.executable, "-m", "npu_rope.cli", *command.split()],
-        env={**os.environ, ggml.ENVIRONMENT_VARIABLE: "nonsense"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    done = npu_rope_command(*command.split(), **{ggml.ENVIRONMENT_VARIABLE: "nonsense"})
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
     rule = "[ggml] library must be a folder with libggml-base* and libggml-cpu* but got nonsense."

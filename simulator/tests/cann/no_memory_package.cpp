@@ -74,12 +74,12 @@ struct Call {
                                                           true, shift, 1, out_tensor, &bytes, &executor);
             if (!status) status = aclnnWeightedAdd(workspace, bytes, executor, stream);
             if (!status) status = aclrtSynchronizeStream(stream);
-            is_armed = false;
+            allocations.is_armed = false;
             if (!status) return "";
             const char* text = aclGetRecentErrMsg();
             return "status " + std::to_string(status) + " " + (text ? text : "");
         } catch (const std::bad_alloc&) {
-            is_armed = false;
+            allocations.is_armed = false;
             return "std::bad_alloc";
         }
     }
@@ -95,9 +95,9 @@ int fail(const std::string& place, const std::string& text) {
 int run_process(long number, const std::string& place) {
     Call call;
     if (aclrtSetDevice(0) != ACL_SUCCESS || !call.make()) return fail(place, "the objects of the call");
-    arm(number);
+    allocations.arm(number);
     const std::string error = call.run();
-    const bool nothing_failed = count < number;
+    const bool nothing_failed = allocations.count < number;
     aclrtSynchronizeStream(call.stream);  // may return the error of work that had no memory
     if (!call.has(4) && (error.empty() || !call.has(2))) return fail(place, "wrong results");
     if (nothing_failed) return kNothingFailed | (error.empty() ? kRight : fail(place, "without a failure: " + error));
