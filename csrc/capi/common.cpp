@@ -29,8 +29,10 @@ const char* npu_rope_isa(void) { return npu_rope::isa_name(npu_rope::active_isa(
 int32_t npu_rope_num_threads(void) { return npu_rope::num_threads(); }
 
 int32_t npu_rope_force_isa(const char* name) {
-    if (npu_rope::force_isa(name)) return NPU_ROPE_OK;
-    return npu_rope::report(npu_rope::bad_value("force_isa", "name", "be an instruction set this machine runs", name));
+    return npu_rope::guarded("force_isa", [&] {
+        if (npu_rope::force_isa(name)) return npu_rope::Check{};
+        return npu_rope::bad_value("force_isa", "name", "be an instruction set this machine runs", name);
+    });
 }
 
 void npu_rope_set_thread_pool(npu_rope_run_fn run, npu_rope_num_threads_fn num_threads) {

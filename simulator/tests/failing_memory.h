@@ -20,7 +20,6 @@ void* dlsym(void*, const char*);
 namespace failing_memory {
 
 inline std::atomic<bool> fails_later{false};
-inline thread_local bool is_arming_thread = false;
 
 // Calls of one kind, of which one fails.
 struct Failures {
@@ -31,7 +30,6 @@ struct Failures {
     void arm(long number) {
         count = 0;
         failing = number;
-        is_arming_thread = true;
         is_armed = true;
     }
     bool fails() {
@@ -40,13 +38,7 @@ struct Failures {
         return number == failing || (fails_later && number > failing);
     }
 };
-inline Failures allocations, thread_creations;
-
-// Allocations of all threads count, because a launch has two. With counts_one_thread, only those of the thread that
-// calls arm() count.
-inline std::atomic<bool> counts_one_thread{false};
-
-inline bool allocation_fails() { return (!counts_one_thread || is_arming_thread) && allocations.fails(); }
+inline Failures allocations, thread_creations;  // of all threads of the process
 
 // The C library's pthread_create: the next one after this program's, by RTLD_NEXT.
 using CreateThread = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
@@ -57,17 +49,17 @@ inline const auto create_thread = reinterpret_cast<CreateThread>(dlsym(reinterpr
 // Visible, because the libraries of the program call these functions.
 #pragma GCC visibility push(default)
 extern "C" {
-void* malloc(size_t bytes) { return failing_memory::allocation_fails() ? nullptr : __libc_malloc(bytes); }
+void* malloc(size_t bytes) { return failing_memory::allocations.fails() ? nullptr : __libc_malloc(bytes); }
 // glibc ends the process if it cannot note a destructor of a thread (cxa_thread_atexit_impl.c), so these 32 bytes
 // exist.
 void* calloc(size_t n, size_t bytes) {
-    return n * bytes != 32 && failing_memory::allocation_fails() ? nullptr : __libc_calloc(n, bytes);
+    return n * bytes != 32 && failing_memory::allocations.fails() ? nullptr : __libc_calloc(n, bytes);
 }
 void* realloc(void* old, size_t bytes) {
-    return failing_memory::allocation_fails() ? nullptr : __libc_realloc(old, bytes);
+    return failing_memory::allocations.fails() ? nullptr : __libc_realloc(old, bytes);
 }
 void* memalign(size_t alignment, size_t bytes) {
-    return failing_memory::allocation_fails() ? nullptr : __libc_memalign(alignment, bytes);
+    return failing_memory::allocations.fails() ? nullptr : __libc_memalign(alignment, bytes);
 }
 void* aligned_alloc(size_t alignment, size_t bytes) { return memalign(alignment, bytes); }
 int posix_memalign(void** memory, size_t alignment, size_t bytes) {

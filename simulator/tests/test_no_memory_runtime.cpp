@@ -266,6 +266,38 @@ void fail_each_thread(const Kind& kind) {
     check(false, kind.name + std::string(" has no end"));
 }
 
+// The first communicator of a process starts a thread.
+void fail_thread_of_communicators() {
+    int32_t device = 0;
+    HcclComm communicator = nullptr;
+    thread_creations.arm(1);
+    const HcclResult status = HcclCommInitAll(1, &device, &communicator);
+    thread_creations.is_armed = false;
+    const std::string text = aclGetRecentErrMsg();
+    check(status == HCCL_E_SYSCALL &&
+              ends_with(text, "HcclCommInitAll: thread must be created but got: Resource temporarily unavailable."),
+          "a communicator without a thread: status " + std::to_string(status) + " " + text);
+    check(HcclCommInitAll(1, &device, &communicator) == HCCL_SUCCESS && HcclCommDestroy(communicator) == HCCL_SUCCESS,
+          "the communicator after one without a thread");
+}
+
+// The process has no file of a communicator open or mapped.
+void check_files(const std::string& folder) {
+    for (const char* table : {"/proc/self/maps", "/proc/self/fd"}) {
+        std::string found;
+        if (std::filesystem::is_directory(table)) {
+            for (const auto& file : std::filesystem::directory_iterator(table)) {
+                std::error_code closed;  // the iterator's own file
+                found += std::filesystem::read_symlink(file, closed).string() + "\n";
+            }
+        } else {
+            std::ifstream text(table);
+            found.assign(std::istreambuf_iterator<char>(text), {});
+        }
+        check(found.find(folder + "/hccl-") == std::string::npos, std::string(table) + " has a file of a communicator");
+    }
+}
+
 // Makes the folder of the communicators, with the file of aclInit.
 std::string make_folder() {
     std::string folder = (std::filesystem::temp_directory_path() / "no-memory-XXXXXX").string();
@@ -285,12 +317,12 @@ int main() {
     const std::string folder = make_folder(), file = folder + "/acl.json";
     configuration_file = file.c_str();
     check(aclrtSetDevice(0) == ACL_SUCCESS, "aclrtSetDevice");
-    // The last one starts a thread of HCCL, whose allocations do not count.
+    // The first communicator starts a thread, which needs memory, too.
+    fail_thread_of_communicators();
     const Kind kinds[] = {{"streams", &Program::run, 7},
                           {"aclInit", &Program::initialize, 2},
                           {"communicators", &Program::communicate, 2}};
     for (const Kind& kind : kinds) {
-        counts_one_thread = kind.run == &Program::communicate;
         const std::string error = run_program(kind, 0);
         check(error.empty(), kind.name + (" without a failure: " + error));
         for (const bool later : {false, true}) {
@@ -301,6 +333,7 @@ int main() {
         }
         fail_each_thread(kind);
     }
+    check_files(folder);
     std::filesystem::remove_all(folder);
     return bench::finish("a runtime without memory");
 }

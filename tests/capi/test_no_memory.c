@@ -235,6 +235,7 @@ static npu_rope_status call_check_on_chip(void) {
 static npu_rope_status call_bad(void) { /* an error needs memory for its texts */
     return npu_rope_rms_norm(&x, &positions, -1, 1e-5, 1, &out);
 }
+static npu_rope_status call_bad_isa(void) { return (npu_rope_status)npu_rope_force_isa("nonsense"); }
 
 static void save(float* saved) {
     memcpy(saved, out_data, sizeof out_data);
@@ -313,7 +314,8 @@ int main(void) {
                  {"rms_norm_backward of long rows", call_rms_norm_backward_of_long_rows, NPU_ROPE_OK},
                  {"rms_norm_backward of heads", call_rms_norm_backward_of_heads, NPU_ROPE_OK},
                  {"rope_set_rows rounded", call_rope_set_rows_rounded, NPU_ROPE_OK},
-                 {"refused rms_norm", call_bad, NPU_ROPE_INVALID_TYPE}};
+                 {"refused rms_norm", call_bad, NPU_ROPE_INVALID_TYPE},
+                 {"refused instruction set", call_bad_isa, NPU_ROPE_INVALID_VALUE}};
     long all = 0;
     start_pool();
     for (pool_size = 1; pool_size <= THREADS; pool_size += THREADS - 1)

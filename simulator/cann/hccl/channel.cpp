@@ -14,13 +14,13 @@ namespace simulated_cann {
 namespace {
 
 std::runtime_error file_error(const std::string& path) {
-    return std::runtime_error(path + ": " + std::strerror(errno));
+    return std::runtime_error(path + ": " + std::strerror(errno) + ".");
 }
 
-void write_all(int file, const void* from, size_t bytes, const std::string& path) {
+void write_all(const File& file, const void* from, size_t bytes, const std::string& path) {
     const auto* next = static_cast<const char*>(from);
     while (bytes) {
-        const ssize_t written = write(file, next, bytes);
+        const ssize_t written = write(file.number, next, bytes);
         if (written < 0 && errno == EINTR) continue;
         if (written <= 0) throw file_error(path);
         next += written;
@@ -28,10 +28,10 @@ void write_all(int file, const void* from, size_t bytes, const std::string& path
     }
 }
 
-bool read_all(int file, void* to, size_t bytes, uint64_t offset) {
+bool read_all(const File& file, void* to, size_t bytes, uint64_t offset) {
     auto* next = static_cast<char*>(to);
     while (bytes) {
-        const ssize_t count = pread(file, next, bytes, static_cast<off_t>(offset));
+        const ssize_t count = pread(file.number, next, bytes, static_cast<off_t>(offset));
         if (count < 0 && errno == EINTR) continue;
         if (count <= 0) return false;
         next += count;
@@ -48,36 +48,36 @@ struct FileHeader {
 
 }  // namespace
 
-void* map_shared_file(const std::string& path, size_t bytes) {
-    const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (file < 0) throw file_error(path);
-    struct stat status{};
-    void* first = MAP_FAILED;
-    // Every process extends the file to the same size, so the order does not matter.
-    if (fstat(file, &status) == 0 &&
-        (status.st_size >= static_cast<off_t>(bytes) || ftruncate(file, static_cast<off_t>(bytes)) == 0))
-        first = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    const std::runtime_error error = file_error(path);
-    close(file);
-    if (first == MAP_FAILED) throw error;
-    return first;
+File::File(const std::string& path, int flags) : number(::open(path.c_str(), flags | O_CLOEXEC, 0600)) {
+    if (number < 0) throw file_error(path);
 }
 
-ReceivedMessage::~ReceivedMessage() {
-    if (file >= 0) close(file);
+File::~File() {
+    if (number >= 0) close(number);
 }
+
+SharedMemory::SharedMemory(const std::string& path, size_t bytes) : first_(MAP_FAILED), bytes_(bytes) {
+    const File file(path, O_RDWR | O_CREAT);
+    struct stat status{};
+    // Every process extends the file to the same size, so the order does not matter.
+    if (fstat(file.number, &status) == 0 &&
+        (status.st_size >= static_cast<off_t>(bytes) || ftruncate(file.number, static_cast<off_t>(bytes)) == 0))
+        first_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.number, 0);
+    if (first_ == MAP_FAILED) throw file_error(path);
+}
+
+SharedMemory::~SharedMemory() { munmap(first_, bytes_); }
 
 bool ReceivedMessage::read_for(uint32_t rank, char* to) const {
     return read_all(file, to, bytes_for(rank), segment_offsets[index_for(rank)]);
 }
 
 Channel::Channel(std::string path, uint32_t rank, uint32_t rank_count)
-    : path_(std::move(path)), rank_(rank), rank_count_(rank_count) {
-    counters_ = static_cast<Counters*>(map_shared_file(path_ + ".counters", rank_count * sizeof(Counters)));
-}
-
-// The files stay: another rank may still read them. They are in a folder that the end of the run removes.
-Channel::~Channel() { munmap(counters_, rank_count_ * sizeof(Counters)); }
+    : path_(std::move(path)),
+      rank_(rank),
+      rank_count_(rank_count),
+      memory_(path_ + ".counters", rank_count * sizeof(Counters)),
+      counters_(memory_.at<Counters>(0)) {}
 
 std::string Channel::file_name(uint32_t rank, uint64_t operation) const {
     return path_ + "." + std::to_string(operation) + "." + std::to_string(rank);
@@ -86,20 +86,13 @@ std::string Channel::file_name(uint32_t rank, uint64_t operation) const {
 uint64_t Channel::post(const Message& message) {
     const uint64_t operation = counters_[rank_].posted + 1;
     const std::string path = file_name(rank_, operation);
-    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (file < 0) throw file_error(path);
-    try {
-        const FileHeader header{message.call.size(), message.signature.size(), message.segments.size()};
-        write_all(file, &header, sizeof(header), path);
-        write_all(file, message.call.data(), message.call.size(), path);
-        write_all(file, message.signature.data(), message.signature.size(), path);
-        for (const Segment& segment : message.segments) write_all(file, &segment.bytes, sizeof(segment.bytes), path);
-        for (const Segment& segment : message.segments) write_all(file, segment.first, segment.bytes, path);
-    } catch (...) {
-        close(file);
-        throw;
-    }
-    close(file);
+    const File file(path, O_WRONLY | O_CREAT | O_TRUNC);
+    const FileHeader header{message.call.size(), message.signature.size(), message.segments.size()};
+    write_all(file, &header, sizeof(header), path);
+    write_all(file, message.call.data(), message.call.size(), path);
+    write_all(file, message.signature.data(), message.signature.size(), path);
+    for (const Segment& segment : message.segments) write_all(file, &segment.bytes, sizeof(segment.bytes), path);
+    for (const Segment& segment : message.segments) write_all(file, segment.first, segment.bytes, path);
     counters_[rank_].posted = operation;
     return operation;
 }
@@ -114,9 +107,9 @@ bool Channel::is_awaited() const {
 
 void Channel::open(uint32_t rank, uint64_t operation, ReceivedMessage* out) const {
     const std::string path = file_name(rank, operation);
-    out->file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    out->file = File(path, O_RDONLY);
     FileHeader header{};
-    if (out->file < 0 || !read_all(out->file, &header, sizeof(header), 0)) throw file_error(path);
+    if (!read_all(out->file, &header, sizeof(header), 0)) throw file_error(path);
     out->call.resize(header.call_bytes);
     out->signature.resize(header.signature_bytes);
     out->segment_bytes.resize(header.segment_count);

@@ -6,9 +6,43 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace simulated_cann {
+
+// An open file, or none.
+struct File {
+    int number = -1;
+
+    File() = default;
+    File(const std::string& path, int flags);
+    File(const File&) = delete;
+    File& operator=(const File&) = delete;
+    File& operator=(File&& other) noexcept {
+        std::swap(number, other.number);
+        return *this;
+    }
+    ~File();
+};
+
+// The memory of a file of at least this size that processes share. A new file is filled with zeros.
+class SharedMemory {
+public:
+    // Throws std::runtime_error if the file cannot be made.
+    SharedMemory(const std::string& path, size_t bytes);
+    ~SharedMemory();
+    SharedMemory(const SharedMemory&) = delete;
+    SharedMemory& operator=(const SharedMemory&) = delete;
+    template <class T>
+    T* at(size_t byte) const {
+        return reinterpret_cast<T*>(static_cast<char*>(first_) + byte);
+    }
+
+private:
+    void* first_;
+    size_t bytes_;
+};
 
 // A range of a message for one rank of the channel.
 struct Segment {
@@ -27,12 +61,8 @@ struct Message {
 struct ReceivedMessage {
     std::string call, signature;
     std::vector<uint64_t> segment_bytes, segment_offsets;  // in the file
-    int file = -1;
+    File file;
 
-    ReceivedMessage() = default;
-    ReceivedMessage(const ReceivedMessage&) = delete;
-    ReceivedMessage& operator=(const ReceivedMessage&) = delete;
-    ~ReceivedMessage();
     // The bytes of the segment for this rank.
     uint64_t bytes_for(uint32_t rank) const { return segment_bytes[index_for(rank)]; }
     // Copies the segment for this rank. Returns false if the file cannot be read.
@@ -42,14 +72,12 @@ private:
     size_t index_for(uint32_t rank) const { return segment_bytes.size() == 1 ? 0 : rank; }
 };
 
+// Its files stay at its end: another rank may still read them. They are in a folder that the end of the run removes.
 class Channel {
 public:
     // `path` is the common start of the names of the channel's files. Throws std::runtime_error if a file cannot be
     // made.
     Channel(std::string path, uint32_t rank, uint32_t rank_count);
-    ~Channel();
-    Channel(const Channel&) = delete;
-    Channel& operator=(const Channel&) = delete;
 
     uint32_t rank() const { return rank_; }
     uint32_t rank_count() const { return rank_count_; }
@@ -75,11 +103,9 @@ private:
 
     std::string path_;
     uint32_t rank_, rank_count_;
-    Counters* counters_ = nullptr;  // one for each rank, in memory that the processes share
-    uint64_t first_kept_ = 1;       // the first operation whose message of this rank was not removed
+    SharedMemory memory_;
+    Counters* const counters_;  // one for each rank
+    uint64_t first_kept_ = 1;   // the first operation whose message of this rank was not removed
 };
-
-// Maps a file of at least this size that processes share. A new file is filled with zeros. Throws std::runtime_error.
-void* map_shared_file(const std::string& path, size_t bytes);
 
 }  // namespace simulated_cann

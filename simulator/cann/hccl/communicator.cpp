@@ -1,7 +1,7 @@
 #include "cann/hccl/communicator.h"
 
 #include <dirent.h>
-#include <sys/mman.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <stdexcept>
 
 #include "cann/runtime/contexts.h"
@@ -25,19 +26,20 @@ constexpr size_t kTableHeader = 64;  // bytes before the entries; the first word
 
 size_t table_bytes(uint32_t rank_count) { return kTableHeader + rank_count * sizeof(RankEntry); }
 
-// The state and the start time of a process: fields 3 and 22 of /proc/PID/stat. The state is 0 if there is none.
+// The state and the start time of a process: fields 3 and 22 of /proc/PID/stat. The state is 0 if there is none. Needs
+// no memory, because without the state a process would seem to have ended.
 struct ProcessState {
     char state = 0;
     uint64_t start = 0;
 };
 ProcessState state_of_process(int32_t process) {
-    char text[1024] = {};
-    const std::string path = "/proc/" + std::to_string(process) + "/stat";
-    std::FILE* file = std::fopen(path.c_str(), "r");
-    if (!file) return {};
-    const size_t length = std::fread(text, 1, sizeof(text) - 1, file);
-    std::fclose(file);
-    text[length] = 0;
+    char path[32], text[1024] = {};
+    std::snprintf(path, sizeof(path), "/proc/%d/stat", process);
+    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return {};
+    const ssize_t length = read(file, text, sizeof(text) - 1);
+    close(file);
+    if (length <= 0) return {};
     const char* next = std::strrchr(text, ')');  // the name before it may contain spaces
     if (!next || next[1] != ' ') return {};
     ProcessState found{next[2], 0};
@@ -80,7 +82,7 @@ milliseconds connect_timeout() { return read_seconds("HCCL_CONNECT_TIMEOUT", 0, 
 
 void remove_folder(const std::string& folder) {
     if (DIR* entries = opendir(folder.c_str())) {
-        while (const dirent* entry = readdir(entries)) unlink((folder + "/" + entry->d_name).c_str());
+        while (const dirent* entry = readdir(entries)) unlinkat(dirfd(entries), entry->d_name, 0);
         closedir(entries);
     }
     rmdir(folder.c_str());
@@ -102,30 +104,25 @@ Communicator::Communicator(const std::string& folder, std::string name, uint32_t
       device_(device),
       exec_timeout_(default_exec_timeout()),
       connect_timeout_(connect_timeout()),
-      channel_of_all_(folder + "/all", rank, rank_count) {
-    auto* table = static_cast<char*>(map_shared_file(folder + "/ranks", table_bytes(rank_count)));
-    shared_count_ = reinterpret_cast<std::atomic<uint32_t>*>(table);
-    entries_ = reinterpret_cast<RankEntry*>(table + kTableHeader);
+      channel_of_all_(folder + "/all", rank, rank_count),
+      table_(folder + "/ranks", table_bytes(rank_count)),
+      entries_(table_.at<RankEntry>(kTableHeader)) {
     uint32_t other_count = 0;
-    if (!shared_count_->compare_exchange_strong(other_count, rank_count) && other_count != rank_count) {
-        munmap(table, table_bytes(rank_count));
+    if (!table_.at<std::atomic<uint32_t>>(0)->compare_exchange_strong(other_count, rank_count) &&
+        other_count != rank_count)
         throw std::runtime_error("nRanks must be " + std::to_string(other_count) +
                                  ", as on another rank of the communicator, but got " + std::to_string(rank_count) +
                                  ".");
-    }
+    const uint64_t start = state_of_process(getpid()).start;
     RankEntry& entry = entries_[rank];
     int32_t absent = 0;
-    if (!entry.process.compare_exchange_strong(absent, getpid())) {
-        munmap(table, table_bytes(rank_count));
+    if (!entry.process.compare_exchange_strong(absent, getpid()))
         throw std::runtime_error("rank must be one that has not joined the communicator but got " +
                                  std::to_string(rank) + ".");
-    }
     entry.device = physical_device(device);
-    entry.process_start = state_of_process(getpid()).start;
+    entry.process_start = start;
     entry.state = RankEntry::kJoined;
 }
-
-Communicator::~Communicator() { munmap(shared_count_, table_bytes(rank_count_)); }
 
 // Two processes may use one device (hicann/hccl docs/zh/user_guide/constraints.md), but the pages do not say that two
 // ranks of one communicator may. The stricter reading is simulated.
@@ -160,7 +157,7 @@ std::string Communicator::wait_for_ranks() const {
     }
 }
 
-void Communicator::leave() {
+void Communicator::leave() noexcept {
     entries_[rank_].state = RankEntry::kLeft;
     for (uint32_t rank = 0; rank < rank_count_; ++rank)
         if (entries_[rank].state != RankEntry::kLeft) return;
@@ -192,12 +189,16 @@ std::string Communicator::failure() const {
     return failure_;
 }
 
-void Communicator::set_failure(HcclResult status, const std::string& text) {
+void Communicator::set_failure(HcclResult status, std::string_view call, std::string_view reason) noexcept {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!failure_.empty()) return;
-    failure_ = text;
+    try {
+        failure_ = std::string(call).append(": ").append(reason);
+    } catch (const std::bad_alloc&) {
+        failure_ = "no host memory";
+    }
     async_error_ = status;
-    std::fprintf(stderr, "simulated CANN: %s\n", text.c_str());
+    std::fprintf(stderr, "simulated CANN: %s\n", failure_.c_str());
 }
 
 void Communicator::note_work(const StreamPtr& stream, uint64_t position) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -34,7 +35,6 @@ public:
     // Joins the communicator of the folder as this rank. Throws std::runtime_error if the folder cannot be used, or if
     // the arguments break a rule; the error's text is the rule.
     Communicator(const std::string& folder, std::string name, uint32_t rank, uint32_t rank_count, int32_t device);
-    ~Communicator();
     Communicator(const Communicator&) = delete;
     Communicator& operator=(const Communicator&) = delete;
 
@@ -48,8 +48,9 @@ public:
 
     // Waits until every rank has joined. Returns "" or the reason why the ranks cannot communicate.
     std::string wait_for_ranks() const;
-    // Marks this rank as gone. The last rank removes the folder.
-    void leave();
+    // Marks this rank as gone. The last rank removes the folder. Needs no memory, except that without memory the folder
+    // stays.
+    void leave() noexcept;
 
     // The channel of all ranks, and the channel of two ranks, whose rank 0 sends and whose rank 1 receives.
     Channel& channel_of_all() { return channel_of_all_; }
@@ -58,9 +59,10 @@ public:
     // Returns "" or the sentence that the process of the rank has ended or has destroyed its communicator.
     std::string end_of_rank(uint32_t rank) const;
 
-    // The first failure, with which every later operation fails; "" if there is none.
+    // The first failure, with which every later operation fails; "" if there is none. Without memory for its text, the
+    // text is short.
     std::string failure() const;
-    void set_failure(HcclResult status, const std::string& text);
+    void set_failure(HcclResult status, std::string_view call, std::string_view reason) noexcept;
     HcclResult async_error() const { return async_error_; }
 
     // The last work of the communicator on each stream.
@@ -75,9 +77,9 @@ private:
     int32_t device_;
     std::chrono::milliseconds exec_timeout_;
     const std::chrono::milliseconds connect_timeout_;
-    std::atomic<uint32_t>* shared_count_ = nullptr;  // start of the mapped table
-    RankEntry* entries_ = nullptr;
     Channel channel_of_all_;
+    SharedMemory table_;  // the number of ranks, and the entries
+    RankEntry* const entries_;
     std::map<std::pair<uint32_t, uint32_t>, std::unique_ptr<Channel>> channels_of_pairs_;
     std::atomic<HcclResult> async_error_{HCCL_SUCCESS};
     mutable std::mutex mutex_;  // of the members below, and of channels_of_pairs_

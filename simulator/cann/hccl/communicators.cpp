@@ -4,7 +4,9 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <stdexcept>
+#include <system_error>
 
 #include "cann/hccl/communicator.h"
 #include "cann/hccl/exchange.h"
@@ -52,38 +54,53 @@ std::string make_folder() {
     const char* base = std::getenv("ASCEND_SIM_REPORT_DIR");
     if (!base || !*base) base = std::getenv("TMPDIR");
     std::string folder = std::string(base && *base ? base : "/tmp") + "/hccl-XXXXXX";
-    if (!mkdtemp(folder.data())) return "";
     [[maybe_unused]] static const int registered = std::atexit(remove_empty_folders);
     Locked<MadeFolders> made;
     if (made->process != getpid()) *made = {getpid(), {}};
     made->paths.push_back(folder);
-    return folder;
+    if (mkdtemp(made->paths.back().data())) return folder.assign(made->paths.back());
+    made->paths.pop_back();
+    return "";
 }
 
 std::string name_of_folder(const std::string& folder) { return folder.substr(folder.rfind('/') + 1); }
-
-HcclResult add_communicator(const char* call, const std::string& folder, std::string name, uint32_t rank,
-                            uint32_t rank_count, int32_t device, CommunicatorPtr* out) {
-    try {
-        *out = std::make_shared<Communicator>(folder, std::move(name), rank, rank_count, device);
-    } catch (const std::exception& error) {
-        return fail_hccl(HCCL_E_PARA, call, error.what());
-    }
-    Locked<Communicators>()->by_handle[out->get()] = *out;
-    start_progress();
-    return HCCL_SUCCESS;
-}
 
 void remove_communicator(const CommunicatorPtr& communicator) {
     communicator->leave();
     Locked<Communicators>()->by_handle.erase(communicator.get());
 }
 
-HcclResult wait_for_ranks(const char* call, const CommunicatorPtr& communicator) {
-    const std::string reason = communicator->wait_for_ranks();
-    if (reason.empty()) return HCCL_SUCCESS;
-    remove_communicator(communicator);
-    return fail_hccl(HCCL_E_TIMEOUT, call, reason);
+// The communicators that a call makes. They are removed again if the call does not succeed.
+struct NewCommunicators {
+    std::vector<CommunicatorPtr> all;
+    bool is_kept = false;
+
+    NewCommunicators() = default;
+    NewCommunicators(const NewCommunicators&) = delete;
+    NewCommunicators& operator=(const NewCommunicators&) = delete;
+    ~NewCommunicators() {
+        if (is_kept) return;
+        for (const CommunicatorPtr& communicator : all) remove_communicator(communicator);
+    }
+    HcclResult add(const char* call, const std::string& folder, std::string name, uint32_t rank, uint32_t rank_count,
+                   int32_t device);
+};
+
+HcclResult NewCommunicators::add(const char* call, const std::string& folder, std::string name, uint32_t rank,
+                                 uint32_t rank_count, int32_t device) {
+    all.reserve(all.size() + 1);  // so that a communicator that has joined is certainly one of them
+    try {
+        start_progress();
+        all.push_back(std::make_shared<Communicator>(folder, std::move(name), rank, rank_count, device));
+    } catch (const std::system_error& error) {
+        return fail_hccl(HCCL_E_SYSCALL, call, std::string("thread must be created but got: ") + error.what() + ".");
+    } catch (const std::bad_alloc&) {
+        return fail_hccl(HCCL_E_MEMORY, call, "communicator must fit in host memory.");
+    } catch (const std::exception& error) {
+        return fail_hccl(HCCL_E_PARA, call, error.what());
+    }
+    Locked<Communicators>()->by_handle[all.back().get()] = all.back();
+    return HCCL_SUCCESS;
 }
 
 HcclResult check_config(const char* call, const HcclCommConfig* config) {
@@ -120,13 +137,16 @@ HcclResult join(const char* call, uint32_t rank_count, const HcclRootInfo* root,
     if (check_context(call)) return HCCL_E_RUNTIME;
     const std::string folder = root->internal + mark_bytes;
     const bool is_named = config && config->hcclCommName[0];
-    CommunicatorPtr communicator;
-    if (HcclResult error = add_communicator(call, folder, is_named ? config->hcclCommName : name_of_folder(folder),
-                                            rank, rank_count, current_device(), &communicator))
+    NewCommunicators made;
+    if (HcclResult error = made.add(call, folder, is_named ? config->hcclCommName : name_of_folder(folder), rank,
+                                    rank_count, current_device()))
         return error;
+    const CommunicatorPtr& communicator = made.all.front();
     if (config && has_exec_timeout(config))
         communicator->set_exec_timeout(std::chrono::seconds(config->hcclExecTimeOut));
-    if (HcclResult error = wait_for_ranks(call, communicator)) return error;
+    if (const std::string reason = communicator->wait_for_ranks(); !reason.empty())
+        return fail_hccl(HCCL_E_TIMEOUT, call, reason);
+    made.is_kept = true;
     *out = communicator.get();
     return HCCL_SUCCESS;
 }
@@ -182,19 +202,14 @@ NPU_CANN_API HcclResult HcclCommInitAll(uint32_t count, int32_t* devices, HcclCo
     HcclRootInfo root;
     if (HcclResult error = HcclGetRootInfo(&root)) return error;
     const std::string folder = root.internal + sizeof(kRootMark) - 1;
-    std::vector<CommunicatorPtr> all(count);
-    HcclResult error = HCCL_SUCCESS;
-    for (uint32_t rank = 0; rank < count && !error; ++rank)
-        error = add_communicator(__func__, folder, name_of_folder(folder), rank, count, devices[rank], &all[rank]);
-    if (!error)
-        if (const std::string reason = all[0]->wait_for_ranks(); !reason.empty())
-            error = fail_hccl(HCCL_E_PARA, __func__, reason);
-    if (error) {
-        for (const CommunicatorPtr& communicator : all)
-            if (communicator) remove_communicator(communicator);
-        return error;
-    }
-    for (uint32_t rank = 0; rank < count; ++rank) comms[rank] = all[rank].get();
+    NewCommunicators made;
+    for (uint32_t rank = 0; rank < count; ++rank)
+        if (HcclResult error = made.add(__func__, folder, name_of_folder(folder), rank, count, devices[rank]))
+            return error;
+    if (const std::string reason = made.all[0]->wait_for_ranks(); !reason.empty())
+        return fail_hccl(HCCL_E_PARA, __func__, reason);
+    made.is_kept = true;
+    for (uint32_t rank = 0; rank < count; ++rank) comms[rank] = made.all[rank].get();
     return HCCL_SUCCESS;
 }
 

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <mutex>
+#include <new>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -38,8 +40,9 @@ using RunningExchangePtr = std::shared_ptr<RunningExchange>;
 constexpr int32_t kCommunicationFailed = 507048;
 constexpr milliseconds kLivenessInterval(10);
 
-int32_t fail_communication(const CommunicatorPtr& communicator, HcclResult status, const std::string& text) {
-    communicator->set_failure(status, text);
+int32_t fail_communication(const CommunicatorPtr& communicator, HcclResult status, std::string_view call,
+                           std::string_view reason) {
+    communicator->set_failure(status, call, reason);
     return fail(kCommunicationFailed, communicator->failure());
 }
 
@@ -49,7 +52,7 @@ int32_t RunningExchange::post() {
     try {
         operation = exchange.channel->post(exchange.message);
     } catch (const std::exception& error) {
-        return fail_communication(communicator, HCCL_E_SYSCALL, call + ": " + error.what() + ".");
+        return fail_communication(communicator, HCCL_E_SYSCALL, call, error.what());
     }
     posted_at = checked_at = steady_clock::now();
     return kSuccess;
@@ -81,9 +84,10 @@ bool RunningExchange::is_blocked() {
     bool is_missing = false;
     const std::string reason = missing_rank(&is_missing);
     if (reason.empty()) return is_missing;
-    communicator->set_failure(HCCL_E_REMOTE, exchange.message.call + " on rank " +
-                                                 std::to_string(communicator->rank()) + " of " + communicator->name() +
-                                                 ": " + reason + ".");
+    communicator->set_failure(
+        HCCL_E_REMOTE,
+        exchange.message.call + " on rank " + std::to_string(communicator->rank()) + " of " + communicator->name(),
+        reason + ".");
     return false;
 }
 
@@ -107,10 +111,10 @@ int32_t RunningExchange::complete() {
         error = signature_error(*this, messages);
         if (error.empty()) error = exchange.read(messages);
     } catch (const std::exception& thrown) {
-        error = std::string(thrown.what()) + ".";
+        error = thrown.what();
     }
     exchange.channel->finish(operation);
-    if (!error.empty()) return fail_communication(communicator, HCCL_E_PARA, call + ": " + error);
+    if (!error.empty()) return fail_communication(communicator, HCCL_E_PARA, call, error);
     record_launch(call, "");
     return kSuccess;
 }
@@ -141,7 +145,10 @@ std::vector<StreamPosition> awaited_work() {
 void run_progress() {
     while (!is_ending) {
         usleep(has_communicators() ? 1000 : 20000);
-        for (const StreamPosition& target : awaited_work()) run_ready({target});
+        try {
+            for (const StreamPosition& target : awaited_work()) run_ready({target});
+        } catch (const std::bad_alloc&) {  // the other ranks wait until there is memory
+        }
     }
 }
 
@@ -214,9 +221,9 @@ void start_progress() {
     static pid_t process = 0;  // a fork has no threads of its parent
     std::lock_guard<std::mutex> lock(mutex);
     if (process == getpid()) return;
-    process = getpid();
-    std::atexit([] { is_ending = true; });
     std::thread(run_progress).detach();
+    process = getpid();
+    [[maybe_unused]] static const int registered = std::atexit([] { is_ending = true; });
 }
 
 }  // namespace simulated_cann

@@ -35,6 +35,7 @@ void begin_group();
 HcclResult end_group();
 
 // Starts the thread that runs queued posts for which another rank waits, as a device does without the host.
+// Throws std::system_error if the thread cannot be created.
 void start_progress();
 
 }  // namespace simulated_cann
