@@ -32,10 +32,13 @@ struct Failures {
         failing = number;
         is_armed = true;
     }
-    bool fails() {
+    // Sets errno if this call fails.
+    bool fails(int error) {
         if (!is_armed) return false;
         const long number = ++count;
-        return number == failing || (fails_later && number > failing);
+        const bool is_failing = number == failing || (fails_later && number > failing);
+        if (is_failing) errno = error;
+        return is_failing;
     }
 };
 inline Failures allocations, thread_creations;  // of all threads of the process
@@ -49,17 +52,17 @@ inline const auto create_thread = reinterpret_cast<CreateThread>(dlsym(reinterpr
 // Visible, because the libraries of the program call these functions.
 #pragma GCC visibility push(default)
 extern "C" {
-void* malloc(size_t bytes) { return failing_memory::allocations.fails() ? nullptr : __libc_malloc(bytes); }
+void* malloc(size_t bytes) { return failing_memory::allocations.fails(ENOMEM) ? nullptr : __libc_malloc(bytes); }
 // glibc ends the process if it cannot note a destructor of a thread (cxa_thread_atexit_impl.c), so these 32 bytes
 // exist.
 void* calloc(size_t n, size_t bytes) {
-    return n * bytes != 32 && failing_memory::allocations.fails() ? nullptr : __libc_calloc(n, bytes);
+    return n * bytes != 32 && failing_memory::allocations.fails(ENOMEM) ? nullptr : __libc_calloc(n, bytes);
 }
 void* realloc(void* old, size_t bytes) {
-    return failing_memory::allocations.fails() ? nullptr : __libc_realloc(old, bytes);
+    return failing_memory::allocations.fails(ENOMEM) ? nullptr : __libc_realloc(old, bytes);
 }
 void* memalign(size_t alignment, size_t bytes) {
-    return failing_memory::allocations.fails() ? nullptr : __libc_memalign(alignment, bytes);
+    return failing_memory::allocations.fails(ENOMEM) ? nullptr : __libc_memalign(alignment, bytes);
 }
 void* aligned_alloc(size_t alignment, size_t bytes) { return memalign(alignment, bytes); }
 int posix_memalign(void** memory, size_t alignment, size_t bytes) {
@@ -67,8 +70,9 @@ int posix_memalign(void** memory, size_t alignment, size_t bytes) {
     return *memory ? 0 : ENOMEM;
 }
 int pthread_create(pthread_t* thread, const pthread_attr_t* settings, void* (*body)(void*), void* argument) {
-    return failing_memory::thread_creations.fails() ? EAGAIN
-                                                    : failing_memory::create_thread(thread, settings, body, argument);
+    return failing_memory::thread_creations.fails(EAGAIN)
+               ? EAGAIN
+               : failing_memory::create_thread(thread, settings, body, argument);
 }
 }
 #pragma GCC visibility pop

@@ -48,16 +48,9 @@ struct FileHeader {
 
 }  // namespace
 
-File::File(const std::string& path, int flags) : number(::open(path.c_str(), flags | O_CLOEXEC, 0600)) {
-    if (number < 0) throw file_error(path);
-}
-
-File::~File() {
-    if (number >= 0) close(number);
-}
-
 SharedMemory::SharedMemory(const std::string& path, size_t bytes) : first_(MAP_FAILED), bytes_(bytes) {
     const File file(path, O_RDWR | O_CREAT);
+    if (!file.is_open()) throw file_error(path);
     struct stat status{};
     // Every process extends the file to the same size, so the order does not matter.
     if (fstat(file.number, &status) == 0 &&
@@ -87,6 +80,7 @@ uint64_t Channel::post(const Message& message) {
     const uint64_t operation = counters_[rank_].posted + 1;
     const std::string path = file_name(rank_, operation);
     const File file(path, O_WRONLY | O_CREAT | O_TRUNC);
+    if (!file.is_open()) throw file_error(path);
     const FileHeader header{message.call.size(), message.signature.size(), message.segments.size()};
     write_all(file, &header, sizeof(header), path);
     write_all(file, message.call.data(), message.call.size(), path);
@@ -109,7 +103,7 @@ void Channel::open(uint32_t rank, uint64_t operation, ReceivedMessage* out) cons
     const std::string path = file_name(rank, operation);
     out->file = File(path, O_RDONLY);
     FileHeader header{};
-    if (!read_all(out->file, &header, sizeof(header), 0)) throw file_error(path);
+    if (!out->file.is_open() || !read_all(out->file, &header, sizeof(header), 0)) throw file_error(path);
     out->call.resize(header.call_bytes);
     out->signature.resize(header.signature_bytes);
     out->segment_bytes.resize(header.segment_count);

@@ -6,25 +6,11 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "cann/files.h"
+
 namespace simulated_cann {
-
-// An open file, or none.
-struct File {
-    int number = -1;
-
-    File() = default;
-    File(const std::string& path, int flags);
-    File(const File&) = delete;
-    File& operator=(const File&) = delete;
-    File& operator=(File&& other) noexcept {
-        std::swap(number, other.number);
-        return *this;
-    }
-    ~File();
-};
 
 // The memory of a file of at least this size that processes share. A new file is filled with zeros.
 class SharedMemory {

@@ -1,7 +1,6 @@
 #include "cann/hccl/communicator.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -35,11 +34,8 @@ struct ProcessState {
 ProcessState state_of_process(int32_t process) {
     char path[32], text[1024] = {};
     std::snprintf(path, sizeof(path), "/proc/%d/stat", process);
-    const int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) return {};
-    const ssize_t length = read(file, text, sizeof(text) - 1);
-    close(file);
-    if (length <= 0) return {};
+    const File file(path, O_RDONLY);
+    if (!file.is_open() || read(file.number, text, sizeof(text) - 1) <= 0) return {};
     const char* next = std::strrchr(text, ')');  // the name before it may contain spaces
     if (!next || next[1] != ' ') return {};
     ProcessState found{next[2], 0};

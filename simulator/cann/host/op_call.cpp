@@ -286,15 +286,12 @@ std::shared_ptr<const TilingResult> OpCall::Implementation::run_tiling() {
     if (!packages.has_built_in && packages.folders.back() == resolved_package())
         refuse(kTilingFailed,
                "ASCEND_OPP_PATH must be set, so that CANN loads the tiling of the last package, but got nothing.");
-    const TilingLibrary* library = tiling_library();
-    if (!library)
-        refuse(kTilingFailed, "operator package must have a library of tilings that loads but got " +
-                                  tiling_library_path() + ", which is absent or truncated.");
-    auto function = library->find(type);
+    const TilingLibrary& library = tiling_library(type);
+    auto function = library.find(type);
     if (!function) refuse(kTilingFailed, "tiling must be registered but got none.");
-    library->take_logged_error();
+    library.take_logged_error();
     if (node.tile(function) != ge::GRAPH_SUCCESS) {
-        std::string logged = library->take_logged_error();
+        std::string logged = library.take_logged_error();
         if (logged.empty()) refuse(kTilingFailed, "tiling must succeed but got a failure that it does not explain.");
         throw Failure{kTilingFailed, logged};
     }

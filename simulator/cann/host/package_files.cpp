@@ -4,12 +4,13 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <mutex>
+#include <new>
 #include <optional>
-#include <sstream>
 
+#include "cann/files.h"
 #include "cann/host/call_tensors.h"
 #include "cann/host/json_reader.h"
 #include "cann/host/kernel_file.h"
@@ -22,15 +23,29 @@ namespace {
 constexpr const char* kTbeFolder = "/op_impl/ai_core/tbe/";
 using Kind = JsonValue::Kind;
 
-// Returns nullopt if the file cannot be read.
-std::optional<std::string> read_file(const std::string& path) {
+// The last folder has the name of the machine's architecture (asc-tools' func.cmake). CANN reads this name and `linux`
+// from scene.info. "" if the machine's name is unknown.
+std::string tiling_library_path() {
+    utsname machine;
+    if (uname(&machine) != 0) return "";
+    return resolved_package() + kTbeFolder + "op_tiling/lib/linux/" + machine.machine + "/libcust_opmaster_rt2.0.so";
+}
+
+// Returns the opened library, or null. Throws std::bad_alloc if dlopen found too little memory: its error is "out of
+// memory" (glibc dlfcn/dlerror.c), or malloc has set errno. Sets is_in_part if an initializer of the library throws.
+void* open_library(const std::string& path, bool* is_in_part) {
+    errno = 0;
+    *is_in_part = true;
+    void* opened = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
+    *is_in_part = false;
+    if (!opened && (errno == ENOMEM || std::strstr(dlerror(), "out of memory"))) throw std::bad_alloc();
+    return opened;
+}
+
+// Returns nullopt if the file is not regular or cannot be read.
+std::optional<std::string> read_regular_file(const std::string& path) {
     std::error_code error;
-    if (!std::filesystem::is_regular_file(path, error)) return std::nullopt;
-    std::ifstream file(path, std::ios::binary);
-    std::stringstream bytes;
-    bytes << file.rdbuf();
-    if (!file) return std::nullopt;
-    return bytes.str();
+    return std::filesystem::is_regular_file(path, error) ? read_file(path) : std::nullopt;
 }
 
 }  // namespace
@@ -38,9 +53,8 @@ std::optional<std::string> read_file(const std::string& path) {
 std::string resolved_package() {
     Dl_info found;
     if (!dladdr(reinterpret_cast<const void*>(&resolved_package), &found) || !found.dli_fname) return "";
-    std::error_code error;
-    const auto library = std::filesystem::canonical(found.dli_fname, error);
-    return error ? "" : library.parent_path().parent_path().parent_path().string();
+    const std::filesystem::path library = resolved_path(found.dli_fname);
+    return library.parent_path().parent_path().parent_path().string();
 }
 
 // CANN does not resolve the links of the folder's path: hicann/opbase
@@ -56,7 +70,7 @@ std::string configured_package() {
 // the first one counts. Unlike CANN, requires that the document is a JSON object.
 KernelList::KernelList(const std::string& package, const std::string& soc)
     : path_(package + kTbeFolder + "kernel/config/" + soc + "/binary_info_config.json") {
-    const std::optional<std::string> text = read_file(path_);
+    const std::optional<std::string> text = read_regular_file(path_);
     const std::optional<JsonValue> document = text ? parse_json(*text) : std::nullopt;
     if (!document || document->kind != Kind::kObject) return;
     is_readable_ = true;
@@ -97,7 +111,7 @@ std::string kernel_entry_name(const std::string& op_type, const std::string& obj
     const std::lock_guard<std::mutex> lock(mutex);
     if (const auto found = entry_by_object.find(object_path); found != entry_by_object.end()) return found->second;
     const std::string message_start = "[" + op_type + "] operator package must have ";
-    const std::optional<std::string> bytes = read_file(object_path);
+    const std::optional<std::string> bytes = read_regular_file(object_path);
     if (!bytes || bytes->empty())
         throw Failure{kBadKernelFile, message_start + "the kernel that it lists but got " + object_path +
                                           ", which is " + (bytes ? "empty." : "absent.")};
@@ -105,7 +119,7 @@ std::string kernel_entry_name(const std::string& op_type, const std::string& obj
     // src/nnopbase/individual_op/executor/indv_bininfo.cpp, NnopbaseGetKernelJsonPath.
     const size_t extension_position = object_path.find(".o");
     const std::string description_path = object_path.substr(0, extension_position + 1) + "json";
-    const std::optional<std::string> description = read_file(description_path);
+    const std::optional<std::string> description = read_regular_file(description_path);
     if (!description || !parse_json(*description))
         throw Failure{kBadJson, message_start + "a description of each kernel but got " + description_path +
                                     ", which is " + (description ? "not JSON." : "absent.") +
@@ -117,16 +131,8 @@ std::string kernel_entry_name(const std::string& op_type, const std::string& obj
     if (entry.empty())
         throw Failure{kRuntimeFailed, message_start + "whole kernels but got " + object_path +
                                           ", which is truncated or does not belong to a simulated package."};
-    entry_by_object[object_path] = entry;
+    entry_by_object.emplace(object_path, entry);
     return entry;
-}
-
-// The last folder has the name of the machine's architecture (asc-tools' func.cmake). CANN reads this name and `linux`
-// from scene.info.
-std::string tiling_library_path() {
-    utsname machine;
-    if (uname(&machine) != 0) return "";
-    return resolved_package() + kTbeFolder + "op_tiling/lib/linux/" + machine.machine + "/libcust_opmaster_rt2.0.so";
 }
 
 const std::string& kernel_folder() {
@@ -134,18 +140,28 @@ const std::string& kernel_folder() {
     return folder;
 }
 
-const TilingLibrary* tiling_library() {
-    static const TilingLibrary* const library = []() -> const TilingLibrary* {
-        const std::string path = tiling_library_path();
+const TilingLibrary& tiling_library(const std::string& op_type) {
+    static std::mutex mutex;
+    static std::optional<const TilingLibrary*> loaded;
+    static bool is_in_part = false;  // later loads do not run the library's initializers again
+    const std::lock_guard<std::mutex> lock(mutex);
+    const std::string path = tiling_library_path();
+    if (is_in_part)
+        throw Failure{kTilingFailed, "[" + op_type + "] library of tilings must load in enough memory but got too " +
+                                         "little in an earlier call: start the process again (" + path + ")."};
+    if (!loaded) {
         // dlopen of a truncated file ends the process.
-        const std::optional<std::string> bytes = read_file(path);
-        if (!bytes || !is_whole_elf(*bytes)) return nullptr;
-        void* opened = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
+        const std::optional<std::string> bytes = read_regular_file(path);
+        const bool is_whole = bytes && is_whole_elf(*bytes);
+        void* opened = is_whole ? open_library(path, &is_in_part) : nullptr;
         auto entry =
             opened ? reinterpret_cast<const TilingLibrary* (*)()>(dlsym(opened, kTilingLibraryEntry)) : nullptr;
-        return entry ? entry() : nullptr;
-    }();
-    return library;
+        loaded = entry ? entry() : nullptr;
+    }
+    if (!*loaded)
+        throw Failure{kTilingFailed, "[" + op_type + "] operator package must have a library of tilings that loads " +
+                                         "but got " + path + ", which is absent or truncated."};
+    return **loaded;
 }
 
 }  // namespace simulated_cann

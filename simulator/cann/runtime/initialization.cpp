@@ -1,11 +1,10 @@
 // aclInit and aclFinalize, and the configuration file of aclInit. Source: hicann/runtime src/acl/aclrt_impl/acl.cpp,
 // aclInitImpl, and src/acl/common/json_parser.cpp.
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 
+#include "cann/files.h"
 #include "cann/host/json_reader.h"
 #include "cann/locked.h"
 #include "cann/runtime/api.h"
@@ -51,15 +50,9 @@ bool is_zero_or_one(const JsonValue& value) { return is_text(value, "0") || is_t
 
 // acl_rt_impl_base.cpp, GetStrFromConfigPath. Reads a little more than a file may have at most.
 aclError read_content(const char* path, std::string* content) {
-    char* resolved = realpath(path, nullptr);
-    std::ifstream file;
-    if (resolved) file.open(resolved, std::ios::binary);
-    std::free(resolved);
-    if (!file.is_open())
-        return refuse_file(kInvalidFile, std::string("must be a file that can be read but got ") + path + ".");
-    char chunk[4096];
-    while (content->size() <= kMaxFileBytes && (file.read(chunk, sizeof(chunk)) || file.gcount() > 0))
-        content->append(chunk, static_cast<size_t>(file.gcount()));
+    std::optional<std::string> found = read_file(path, kMaxFileBytes);
+    if (!found) return refuse_file(kInvalidFile, std::string("must be a file that can be read but got ") + path + ".");
+    *content = std::move(*found);
     return kSuccess;
 }
 

@@ -1,12 +1,12 @@
 // The operator packages that CANN reads. CANN reads them once in a process, at the first call of an operator of a
 // package (hicann/opbase src/nnopbase/individual_op/api/individual_op_api.cpp, NnopbaseInit;
 // src/nnopbase/individual_op/executor/indv_collector.cpp, NnopbaseGetCustomOppPath and NnopbaseGetOppPath).
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <mutex>
-#include <sstream>
 
+#include "cann/files.h"
 #include "cann/runtime/api.h"
 #include "cann/runtime/forks.h"
 #include "cann/runtime/host_calls.h"
@@ -16,9 +16,10 @@ namespace {
 
 std::vector<std::string> split(const std::string& text, char separator) {
     std::vector<std::string> parts;
-    std::stringstream stream(text);
-    for (std::string part; std::getline(stream, part, separator);)
-        if (!part.empty()) parts.push_back(part);
+    for (size_t first = 0, end; first < text.size(); first = end + 1) {
+        end = std::min(text.find(separator, first), text.size());
+        if (end > first) parts.push_back(text.substr(first, end - first));
+    }
     return parts;
 }
 
@@ -32,9 +33,9 @@ bool has_built_in_package(const char* opp) {
 
 // Returns the vendors in config.ini: the names after "=" in the first line that contains "priority" and is not a
 // comment (indv_collector.cpp, NnopbaseReadConfigFile).
-std::vector<std::string> read_vendor_names(std::istream& config) {
-    for (std::string line; std::getline(config, line);) {
-        if (!line.empty() && line.back() == '\r') line.pop_back();
+std::vector<std::string> read_vendor_names(const std::string& config) {
+    for (std::string line : split(config, '\n')) {
+        if (line.back() == '\r') line.pop_back();
         if (line.rfind('#', 0) == 0 || line.find("priority") == std::string::npos) continue;
         const size_t equal = line.find('=');
         return equal == std::string::npos ? std::vector<std::string>{} : split(line.substr(equal + 1), ',');
@@ -48,16 +49,15 @@ OperatorPackages read_packages() {
     const char* opp = std::getenv("ASCEND_OPP_PATH");
     if (opp) {
         const std::string vendors = std::string(opp) + "/vendors";
-        std::ifstream config(vendors + "/config.ini");
+        const std::string config = read_file(vendors + "/config.ini").value_or("");
         for (const std::string& name : read_vendor_names(config)) candidates.push_back(vendors + "/" + name);
     }
     OperatorPackages packages;
     packages.has_built_in = has_built_in_package(opp);
     for (const std::string& folder : candidates) {
-        std::error_code error;
-        const auto resolved = std::filesystem::canonical(folder, error);
-        if (error || !std::filesystem::is_directory(resolved)) continue;
-        packages.folders.push_back(resolved.string());
+        const std::string resolved = resolved_path(folder);
+        if (!std::filesystem::is_directory(resolved)) continue;
+        packages.folders.push_back(resolved);
         packages.configured_paths.push_back(folder);
     }
     return packages;
