@@ -1,6 +1,8 @@
 #include "cann/host/executors.h"
 
 #include <map>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "cann/host/op_call.h"
@@ -10,7 +12,7 @@ namespace simulated_cann {
 namespace {
 
 struct ExecutorPools {
-    std::map<std::string, std::vector<Executor*>> by_operator;
+    std::map<std::string, std::vector<std::unique_ptr<Executor>>> by_operator;
 };
 
 }  // namespace
@@ -19,15 +21,15 @@ Executor::Executor(const std::string& op_type) { handle_ = {op_type, nullptr, th
 
 Executor* Executor::take(const std::string& op_type) {
     Locked<ExecutorPools> pools;
-    std::vector<Executor*>& pool = pools->by_operator[op_type];
-    for (Executor* executor : pool)
+    std::vector<std::unique_ptr<Executor>>& pool = pools->by_operator[op_type];
+    for (const std::unique_ptr<Executor>& executor : pool)
         if (executor->state_ == State::kIdle) {
             executor->state_ = State::kTaken;
-            return executor;
+            return executor.get();
         }
-    pool.push_back(new Executor(op_type));
+    pool.push_back(std::unique_ptr<Executor>(new Executor(op_type)));
     pool.back()->state_ = State::kTaken;
-    return pool.back();
+    return pool.back().get();
 }
 
 void Executor::prepare(std::unique_ptr<CallTensors> tensors, const OpLaunch& launch) {
@@ -74,9 +76,11 @@ aclnnStatus Executor::run(void* workspace, uint64_t workspace_bytes, aclrtStream
             if (has_new_address_) tensors_->check_memory();
             tensors_->set_arguments(&launch_);
             auto launched = std::make_shared<const OpLaunch>(launch_);
-            auto run = [launched](void* given, uint64_t given_bytes) { return launched->run(given, given_bytes); };
-            status = launch(workspace, workspace_bytes,
-                            new aclOpExecutor{handle_.name, std::move(run), nullptr, launched->accesses()}, stream);
+            auto executor = std::make_unique<aclOpExecutor>();
+            executor->name = handle_.name;
+            executor->run = [launched](void* given, uint64_t bytes) { return launched->run(given, bytes); };
+            executor->accesses = launched->accesses();
+            status = launch(workspace, workspace_bytes, std::move(executor), stream);
         } catch (const Failure& failure) {
             set_error(failure.text);
             status = failure.status;

@@ -15,7 +15,8 @@ void write_range(const Operand& out, Compute start, Compute step) {
     Compute run[kMaxRunElements];
     int64_t done = 0;
     for_each_run({&out}, [&](int64_t count, char* const* addresses) {
-        for (int64_t i = 0; i < count; ++i) run[i] = start + static_cast<Compute>(done + i) * step;
+        for (int64_t i = 0; i < count; ++i)
+            run[i] = Compute(to_wrapping(start) + to_wrapping(static_cast<Compute>(done + i)) * to_wrapping(step));
         store(out.dtype, addresses[0], out.run_stride(), count, run);
         done += count;
     });

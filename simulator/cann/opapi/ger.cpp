@@ -1,8 +1,8 @@
 // Products of two vectors.
 //
-// aclnnGer: out[i][j] = self[i] * vec2[j], in the type to which both vectors are promoted. Sources: hicann/ops-math
-// math/ger/docs/aclnnGer.md and op_api/aclnn_ger.cpp. The document does not list Ascend310P; the source uses the kernel
-// Ger for float16 and float32, and Mul for the other types.
+// aclnnGer: out[i][j] = self[i] * vec2[j], in the type to which both vectors are promoted. Integers wrap. Sources:
+// hicann/ops-math math/ger/docs/aclnnGer.md and op_api/aclnn_ger.cpp. The document does not list Ascend310P; the source
+// uses the kernel Ger for float16 and float32, and Mul for the other types.
 //
 // aclnnDot: out = sum of self[i] * tensor[i]. Sources: hicann/ops-math math/dot/docs/aclnnDot.md and
 // op_api/aclnn_dot.cpp; the kernel of CANN 8.1, opp/built-in/op_impl/ai_core/tbe/impl/dynamic/dot.py, adds integers in
@@ -36,7 +36,7 @@ aclError prepare_ger(const aclTensor* self_tensor, const aclTensor* vec2_tensor,
             std::vector<Compute> products;
             products.reserve(a.size() * b.size());
             for (Compute left : a)
-                for (Compute right : b) products.push_back(left * right);
+                for (Compute right : b) products.push_back(Compute(to_wrapping(left) * to_wrapping(right)));
             round_to(dtype, &products);
             set_values(out, products);
         });

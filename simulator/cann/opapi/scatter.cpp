@@ -93,8 +93,8 @@ enum Reduction : int64_t { kReplace = 0, kAdd = 1, kMultiply = 2 };
 void combine(int32_t dtype, char* to, const char* from, int64_t reduce) {
     call_with_compute_type(dtype, [&](auto type) {
         using Compute = decltype(type);
-        const auto a = load_one<Compute>(dtype, to), b = load_one<Compute>(dtype, from);
-        store_one<Compute>(dtype, to, reduce == kAdd ? a + b : a * b);
+        const auto a = to_wrapping(load_one<Compute>(dtype, to)), b = to_wrapping(load_one<Compute>(dtype, from));
+        store_one<Compute>(dtype, to, Compute(reduce == kAdd ? a + b : a * b));
     });
 }
 

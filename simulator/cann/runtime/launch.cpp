@@ -115,9 +115,8 @@ aclOpExecutor* keep_executor(std::unique_ptr<aclOpExecutor> executor) {
 
 bool destroy_executor(const aclOpExecutor* executor) { return take_executor(executor) != nullptr; }
 
-int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executor, void* stream) {
-    if (!executor) return refuse_null_executor();
-    std::shared_ptr<const aclOpExecutor> owned(executor);
+int32_t launch(void* workspace, uint64_t workspace_bytes, std::unique_ptr<const aclOpExecutor> executor, void* stream) {
+    std::shared_ptr<const aclOpExecutor> owned(std::move(executor));
     // Host calls run immediately, without streams.
     if (host_calls()) return run_executor(*owned, workspace, workspace_bytes);
     Work work(Work::Kind::kDevice, owned->name);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -80,9 +81,9 @@ struct aclOpExecutor {
 #pragma GCC visibility push(default)
 namespace simulated_cann {
 
-// Takes ownership of the executor and queues its work on the stream. Returns the status of queueing; a later wait
+// Takes the executor and queues its work on the stream. Returns the status of queueing; a later wait
 // returns an error of the work. In host calls, runs the work and returns its status.
-int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executor, void* stream);
+int32_t launch(void* workspace, uint64_t workspace_bytes, std::unique_ptr<const aclOpExecutor> executor, void* stream);
 
 // Sets the text of aclGetRecentErrMsg, or in host calls the text of ascend_sim_end_host_calls.
 void set_error(const std::string& text);

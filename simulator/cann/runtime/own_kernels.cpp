@@ -1,5 +1,6 @@
 // Kernels that a program launches with <<<blocks, l2ctrl, stream>>> instead of aclnn.
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "cann/runtime/api.h"
@@ -98,7 +99,9 @@ int32_t ascend_sim_launch_kernel(const ascend_sim_kernel* kernel) {
                                     " but was not (ascend-sim program --soc).");
     if (launched->blocks < 1 || launched->blocks > kMaxBlocks)
         return fail(kRtInvalid, launched->name, "numBlocks must be 1 to 65535", launched->blocks);
-    auto* executor = new aclOpExecutor{launched->name, [launched](void*, uint64_t) { return launched->run(); }};
+    auto executor = std::make_unique<aclOpExecutor>();
+    executor->name = launched->name;
+    executor->run = [launched](void*, uint64_t) { return launched->run(); };
     for (void* pointer : launched->pointers) {
         void* first = nullptr;
         uint64_t bytes = 0;
@@ -106,5 +109,5 @@ int32_t ascend_sim_launch_kernel(const ascend_sim_kernel* kernel) {
             executor->accesses.push_back(
                 {"pointer", static_cast<char*>(first), {static_cast<int64_t>(bytes)}, {1}, 1, true, true});
     }
-    return launch(nullptr, 0, executor, kernel->stream);
+    return launch(nullptr, 0, std::move(executor), kernel->stream);
 }

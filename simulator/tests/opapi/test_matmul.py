@@ -367,6 +367,9 @@ def test_ger_is_an_outer_product(opapi):
     i, j, small = np.array([100, 2], np.int8), np.array([3], np.int8), np.zeros((2, 1), np.int32)
     opapi.call("Ger", {"self": i, "vec2": j, "out": small})
     assert small[:, 0].tolist() == [300 - 256, 6]
+    far, wrapped = np.array([2**62 + 1, -1], np.int64), np.zeros((2, 1), np.int64)
+    opapi.call("Ger", {"self": far, "vec2": np.array([4]), "out": wrapped})
+    assert wrapped[:, 0].tolist() == [4, -4]
     with pytest.raises(RefusedPhase, match="out must have a type to which float32 converts but got int32"):
         opapi.call("Ger", {"self": a, "vec2": b, "out": np.zeros((5, 7), np.int32)})
 
