@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
-from far_sizes import BORDERS, far_array, refused_head
-from rope_cases import NUMPY_DTYPES, assert_within, try_rope
-from rotated_halves import signed_partners
+from far_sizes import BORDERS, far, far_array, normal_values, refused_head, two_of
+from rope_cases import assert_within, try_rope
 
-from npu_rope import RopeParams, rope, rotary_mul
+from npu_rope import RopeParams, rope
 from npu_rope.testing.bounds import is_device
 
 # The shape [B, S, N, D] in which one size is at the border.
@@ -21,17 +19,13 @@ SHAPES = {
 }
 
 
-def values_of_shape(shape, dtype):
-    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(NUMPY_DTYPES[dtype])
-
-
 @pytest.mark.parametrize("mode", ["normal", "neox"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("dimension", SHAPES)
 def test_each_size_may_be_65536(dimension, dtype, mode, backend):
     for size in BORDERS:
         shape = SHAPES[dimension](size)
-        x, params = values_of_shape(shape, dtype), RopeParams(16, mode)
+        x, params = normal_values(shape, dtype), RopeParams(16, mode)
         positions = np.arange(np.prod(shape[:2])).reshape(shape[:2])
         if dimension == "D" and is_device(backend):
             with pytest.raises(ValueError, match=refused_head(size)):
@@ -44,37 +38,19 @@ def test_each_size_may_be_65536(dimension, dtype, mode, backend):
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_65536_lanes_are_rotated(dtype):
     for lanes in (65534, 65536):
-        x, params = values_of_shape((1, 2, 1, 65537), dtype), RopeParams(lanes, "neox")
+        x, params = normal_values((1, 2, 1, 65537), dtype), RopeParams(lanes, "neox")
         for backend in ("reference", "cpu"):
             out = rope(x, np.arange(2), params, backend=backend)
             assert_within(out, x, np.arange(2), params, dtype=dtype, backend=backend)
 
 
-@pytest.mark.parametrize("dimension", SHAPES)
-def test_given_tables_rotate_each_size(dimension, backend):
-    for size in (65534, 65536) if dimension == "D" else BORDERS:
-        b, s, _, d = shape = SHAPES[dimension](size)
-        x = values_of_shape(shape, "float32")
-        angle = np.arange(b * s * d, dtype=np.float32).reshape(b, s, 1, d) % 7
-        cos, sin = np.cos(angle), np.sin(angle)
-        if dimension == "D" and is_device(backend):
-            with pytest.raises(ValueError, match=refused_head(size)):
-                rotary_mul(x, cos, sin, backend=backend)
-            continue
-        partners = signed_partners(torch.from_numpy(x), "half").numpy()
-        got = rotary_mul(x, cos, sin, backend=backend)
-        assert (np.abs(got - (x * cos + partners * sin)) <= 2**-22 * (np.abs(x) + np.abs(partners))).all()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("dimension", ["B", "S", "N"])
 def test_strides_beyond_2_31_elements(dimension, backend):
-    shape = (*(2 if name == dimension else 1 for name in "BSN"), 128)
-    far_x, far_out = far_array(shape), far_array(shape)
-    values = values_of_shape(shape, "float16")
-    far_x[...] = values
+    shape = two_of(dimension, "BSN")
+    values, far_out = normal_values(shape, "float16"), far_array(shape)
     positions, params = np.arange(shape[1]) + 1000, RopeParams(128, "neox")
-    rope(far_x, positions, params, out=far_out, backend=backend)
+    rope(far(values), positions, params, out=far_out, backend=backend)
     assert_within(far_out, values, positions, params, dtype="float16", backend=backend)
 
 
@@ -84,7 +60,7 @@ def test_a_tensor_of_more_than_2_31_elements_is_rotated():
     tokens, params = 2**21 + 1, RopeParams(128, "neox")
     x = np.zeros((1, tokens, 8, 128), np.float16)
     chosen = [0, 1, 2**20 - 1, 2**20, 2**21 - 1, 2**21]  # around 2**30 and 2**31 elements
-    values = values_of_shape((1, len(chosen), 8, 128), "float16")
+    values = normal_values((1, len(chosen), 8, 128), "float16")
     x[:, chosen] = values
     positions = np.arange(tokens)
     rope(x, positions, params, out=x, backend="cpu")
