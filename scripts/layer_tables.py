@@ -59,6 +59,7 @@ LINUX = (
     "cxxabi.h",
     "dlfcn.h",
     "elf.h",
+    "fcntl.h",
     "pthread.h",
     "sys/mman.h",
     "sys/uio.h",
@@ -73,7 +74,7 @@ POSIX = ("dlfcn.h", "elf.h", "sys/mman.h", "ucontext.h", "unistd.h", "sanitizer/
 CANN_OPERATORS = (*CANN_HOST, "base/*", "platform/*", "securec.h", "ascendc/host_api/*")
 
 # Files that every part of the simulated CANN may include.
-CANN_FILES = (*LINUX, "cann/locked.h", "src/*", "include/ascend_sim*.h", "acl/*", "aclnn/*")
+CANN_FILES = (*LINUX, "cann/files.h", "cann/locked.h", "src/*", "include/ascend_sim*.h", "acl/*", "aclnn/*")
 # AscendC's headers.
 ASCENDC = ("kernel_operator.h", "kernel_utils.h", "kernel_log.h", "kernel_tiling/*", "lib/*")
 # The other headers of CANN's kernels.
@@ -132,7 +133,6 @@ CPP_LAYERS = (
             C_STD,
             *CANN_FILES,
             "dirent.h",
-            "fcntl.h",
             "sys/stat.h",
             "cann/runtime/*",
             "cann/opapi/elements.h",
