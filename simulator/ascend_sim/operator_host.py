@@ -8,6 +8,7 @@ operators may define the same function names, because each has its own process.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import tempfile
@@ -80,6 +81,7 @@ class OperatorHost:
         self._program = program
         self._process: subprocess.Popen[str] | None = None
         self._log: Any = None
+        self._log_start = 0  # of the output of the current request
 
     def ask(self, **request: Any) -> dict[str, Any]:
         """Send a request; return the reply. The first request, also after a crash, starts the process.
@@ -98,6 +100,7 @@ class OperatorHost:
                 errors="replace",
             )
         process = self._process
+        self._log_start = os.fstat(self._log.fileno()).st_size
         assert process.stdin is not None
         assert process.stdout is not None
         try:
@@ -130,7 +133,7 @@ class OperatorHost:
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 stream.close()
-        self._log.seek(0)
+        self._log.seek(self._log_start)
         printed = str(self._log.read()).strip()
         self._log.close()
         self._process = None

@@ -269,6 +269,7 @@ int main() {
     if (!replies || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) return 1;
     for (std::string line; std::getline(std::cin, line);) {
         const std::string reply = simulated_cann::reply_to(line) + "\n";
+        std::fflush(stdout);  // the output of a call comes before its reply
         std::fputs(reply.c_str(), replies);
         std::fflush(replies);
     }

@@ -431,6 +431,13 @@ def test_what_the_tiling_prints_is_no_reply(picked_row):
     assert tile_with_failure(picked_row, "output") == tile_with_failure(picked_row, "")
 
 
+def test_an_error_has_the_output_of_its_own_call_only(picked_row):
+    tile_with_failure(picked_row, "output")
+    with pytest.raises(HostCodeFailed) as caught:
+        tile_with_failure(picked_row, "exit")
+    assert str(caught.value) == "[sim] tiling must return but ended its process with exit status 7."
+
+
 def test_an_operator_without_a_tiling_function_needs_the_argument_tiling(folder):
     with pytest.raises(HostCodeFailed, match="operator Negated must have a tiling but registers none"):
         negated_sources(folder).run({"x": np.ones(16, np.float32)}, {})
