@@ -988,7 +988,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "objects.h | number + 1 | int64_t item_bytes = {1};": "every access sets it",
         "images.cpp | number + 1 | const Operand to_row = narrow(out, height, y, 1), row = narrow(from, height, nearest(height, y), {1});": "a copy has the size of its target, which is one element",
         "graphs.h | number + 1 | enum CaptureMode : int32_t { kGlobal = 0, kThreadLocal = 1, kRelaxed = 2, kNoCapture = {3} };": "CANN has no such number; the calls refuse 3 and 4",
-        "own_kernels.cpp | number + 1 | return launch(nullptr, {0}, executor, kernel->stream);": "a launch without a workspace does not read its size",
+        "own_kernels.cpp | number + 1 | return launch(nullptr, {0}, std::move(executor), kernel->stream);": "a launch without a workspace does not read its size",
         "report.cpp | number + 1 | bool is_written = file && std::fputs(json.done().c_str(), file) >= {0};": "the C library returns 1 or EOF",
         "scheduler_state.h | name | bool has_device_wait = {false};": "the clock of this wait is empty",
         "add_product.cpp | number + 1 | float beta = {1}, alpha = 1;": "every function sets it",
