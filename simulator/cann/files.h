@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -20,7 +21,10 @@ struct File {
     int number = -1;
 
     File() = default;
-    File(const std::string& path, int flags) : number(::open(path.c_str(), flags | O_CLOEXEC, 0600)) {}
+    // Opens the file, if that is possible. Needs no memory of the process.
+    File(const char* path, int flags) : number(::open(path, flags | O_CLOEXEC, 0600)) {
+        if (number < 0 && errno == ENOMEM) throw std::bad_alloc();
+    }
     File(const File&) = delete;
     File& operator=(const File&) = delete;
     File& operator=(File&& other) noexcept {
@@ -35,20 +39,28 @@ struct File {
 
 // Reads the whole file, or the start of a file that is longer than `limit`: then at least one byte more than that.
 // Returns nullopt if the file cannot be read.
-inline std::optional<std::string> read_file(const std::string& path, size_t limit = SIZE_MAX) {
-    const File file(path, O_RDONLY);
+inline std::optional<std::string> read_from(const File& file, size_t limit = SIZE_MAX) {
     std::string content;
     char chunk[4096];
-    while (file.is_open() && content.size() <= limit) {
+    while (content.size() <= limit) {
         const ssize_t bytes = ::read(file.number, chunk, sizeof(chunk));
         if (bytes < 0 && errno == EINTR) continue;
-        if (bytes < 0) break;
-        if (bytes == 0) return content;
+        if (bytes < 0 && errno == ENOMEM) throw std::bad_alloc();
+        if (bytes < 0) return std::nullopt;
+        if (bytes == 0) break;
         content.append(chunk, static_cast<size_t>(bytes));
     }
-    if (content.size() > limit) return content;
-    if (errno == ENOMEM) throw std::bad_alloc();
-    return std::nullopt;
+    return content;
+}
+
+inline std::optional<std::string> read_file(const std::string& path) { return read_from(File(path.c_str(), O_RDONLY)); }
+
+// Returns nullopt if the file is not regular or cannot be read.
+inline std::optional<std::string> read_regular_file(const std::string& path) {
+    const File file(path.c_str(), O_RDONLY | O_NONBLOCK);  // a FIFO is opened at once
+    struct stat status{};
+    if (!file.is_open() || fstat(file.number, &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
+    return read_from(file);
 }
 
 // Returns the path without symbolic links, or "" if there is no such file.

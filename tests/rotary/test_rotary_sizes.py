@@ -180,7 +180,7 @@ ONNX_SHAPES = {
 }
 
 
-def rows_of(shape, rows):
+def position_rows(shape, rows):
     """Return position_ids that have the first rows, the last ones and random rows between them."""
     tokens = (shape[0], shape[-2])
     ids = np.random.default_rng(rows).integers(0, rows, tokens)
@@ -196,7 +196,7 @@ def test_onnx_rotation_of_each_size(dimension, backend):
     for size in BORDERS:
         shape, cache_shape, heads = ONNX_SHAPES[dimension](size)
         X, caches = normal_values(shape, "float16"), tables_of(cache_shape, "float16")
-        ids = rows_of(shape, cache_shape[0]) if len(cache_shape) == 2 else None
+        ids = position_rows(shape, cache_shape[0]) if len(cache_shape) == 2 else None
         head = shape[-1] // heads if heads else shape[-1]
         attributes = {"num_heads": heads, "rotary_embedding_dim": head // 2 * 2}
 

@@ -70,7 +70,7 @@ def refuses_head(run, op, name, head, backend):
 def rows_of(tokens, rows):
     """Return a different row for each token: the first and last rows, some in the middle, and others."""
     chosen = np.random.default_rng(rows).permutation(rows)
-    ends = np.array([rows - 1, 0, rows - 2, rows - 3, rows // 2, 1])[: min(tokens, rows)]
+    ends = np.array(list(dict.fromkeys([rows - 1, 0, rows - 2, rows - 3, rows // 2, 1])))[: min(tokens, rows)]
     return np.concatenate([ends, chosen[~np.isin(chosen, ends)]])[:tokens]
 
 

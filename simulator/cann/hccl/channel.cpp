@@ -8,13 +8,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <stdexcept>
 
 namespace simulated_cann {
 namespace {
 
-std::runtime_error file_error(const std::string& path) {
-    return std::runtime_error(path + ": " + std::strerror(errno) + ".");
+[[noreturn]] void throw_file_error(const std::string& path) {
+    if (errno == ENOMEM) throw std::bad_alloc();
+    throw std::runtime_error(path + ": " + std::strerror(errno) + ".");
 }
 
 void write_all(const File& file, const void* from, size_t bytes, const std::string& path) {
@@ -22,7 +24,7 @@ void write_all(const File& file, const void* from, size_t bytes, const std::stri
     while (bytes) {
         const ssize_t written = write(file.number, next, bytes);
         if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) throw file_error(path);
+        if (written <= 0) throw_file_error(path);
         next += written;
         bytes -= static_cast<size_t>(written);
     }
@@ -49,14 +51,14 @@ struct FileHeader {
 }  // namespace
 
 SharedMemory::SharedMemory(const std::string& path, size_t bytes) : first_(MAP_FAILED), bytes_(bytes) {
-    const File file(path, O_RDWR | O_CREAT);
-    if (!file.is_open()) throw file_error(path);
+    const File file(path.c_str(), O_RDWR | O_CREAT);
+    if (!file.is_open()) throw_file_error(path);
     struct stat status{};
     // Every process extends the file to the same size, so the order does not matter.
     if (fstat(file.number, &status) == 0 &&
         (status.st_size >= static_cast<off_t>(bytes) || ftruncate(file.number, static_cast<off_t>(bytes)) == 0))
         first_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.number, 0);
-    if (first_ == MAP_FAILED) throw file_error(path);
+    if (first_ == MAP_FAILED) throw_file_error(path);
 }
 
 SharedMemory::~SharedMemory() { munmap(first_, bytes_); }
@@ -79,8 +81,8 @@ std::string Channel::file_name(uint32_t rank, uint64_t operation) const {
 uint64_t Channel::post(const Message& message) {
     const uint64_t operation = counters_[rank_].posted + 1;
     const std::string path = file_name(rank_, operation);
-    const File file(path, O_WRONLY | O_CREAT | O_TRUNC);
-    if (!file.is_open()) throw file_error(path);
+    const File file(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC);
+    if (!file.is_open()) throw_file_error(path);
     const FileHeader header{message.call.size(), message.signature.size(), message.segments.size()};
     write_all(file, &header, sizeof(header), path);
     write_all(file, message.call.data(), message.call.size(), path);
@@ -101,15 +103,15 @@ bool Channel::is_awaited() const {
 
 void Channel::open(uint32_t rank, uint64_t operation, ReceivedMessage* out) const {
     const std::string path = file_name(rank, operation);
-    out->file = File(path, O_RDONLY);
+    out->file = File(path.c_str(), O_RDONLY);
     FileHeader header{};
-    if (!out->file.is_open() || !read_all(out->file, &header, sizeof(header), 0)) throw file_error(path);
+    if (!out->file.is_open() || !read_all(out->file, &header, sizeof(header), 0)) throw_file_error(path);
     out->call.resize(header.call_bytes);
     out->signature.resize(header.signature_bytes);
     out->segment_bytes.resize(header.segment_count);
     uint64_t offset = sizeof(header);
     const auto read_next = [&](void* to, uint64_t bytes) {
-        if (!read_all(out->file, to, bytes, offset)) throw file_error(path);
+        if (!read_all(out->file, to, bytes, offset)) throw_file_error(path);
         offset += bytes;
     };
     read_next(out->call.data(), header.call_bytes);

@@ -58,7 +58,8 @@ private:
     size_t index_for(uint32_t rank) const { return segment_bytes.size() == 1 ? 0 : rank; }
 };
 
-// Its files stay at its end: another rank may still read them. They are in a folder that the end of the run removes.
+// The files of a channel stay when it ends: another rank may still read them. They are in a folder that the end of the
+// run removes.
 class Channel {
 public:
     // `path` is the common start of the names of the channel's files. Throws std::runtime_error if a file cannot be

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -25,8 +26,8 @@ constexpr size_t kTableHeader = 64;  // bytes before the entries; the first word
 
 size_t table_bytes(uint32_t rank_count) { return kTableHeader + rank_count * sizeof(RankEntry); }
 
-// The state and the start time of a process: fields 3 and 22 of /proc/PID/stat. The state is 0 if there is none. Needs
-// no memory, because without the state a process would seem to have ended.
+// The state and the start time of a process: fields 3 and 22 of /proc/PID/stat. The state is 0 if there is no such
+// process, and '?' if it cannot be read.
 struct ProcessState {
     char state = 0;
     uint64_t start = 0;
@@ -35,7 +36,9 @@ ProcessState state_of_process(int32_t process) {
     char path[32], text[1024] = {};
     std::snprintf(path, sizeof(path), "/proc/%d/stat", process);
     const File file(path, O_RDONLY);
-    if (!file.is_open() || read(file.number, text, sizeof(text) - 1) <= 0) return {};
+    if (!file.is_open()) return {errno == ENOENT ? char{0} : '?', 0};
+    const ssize_t bytes = read(file.number, text, sizeof(text) - 1);
+    if (bytes <= 0) return {bytes < 0 && errno != ESRCH ? '?' : char{0}, 0};
     const char* next = std::strrchr(text, ')');  // the name before it may contain spaces
     if (!next || next[1] != ' ') return {};
     ProcessState found{next[2], 0};
@@ -109,14 +112,15 @@ Communicator::Communicator(const std::string& folder, std::string name, uint32_t
         throw std::runtime_error("nRanks must be " + std::to_string(other_count) +
                                  ", as on another rank of the communicator, but got " + std::to_string(rank_count) +
                                  ".");
-    const uint64_t start = state_of_process(getpid()).start;
+    const ProcessState process = state_of_process(getpid());
+    if (process.start == 0) throw std::runtime_error("/proc must have the start of this process.");
     RankEntry& entry = entries_[rank];
     int32_t absent = 0;
     if (!entry.process.compare_exchange_strong(absent, getpid()))
         throw std::runtime_error("rank must be one that has not joined the communicator but got " +
                                  std::to_string(rank) + ".");
     entry.device = physical_device(device);
-    entry.process_start = start;
+    entry.process_start = process.start;
     entry.state = RankEntry::kJoined;
 }
 
@@ -156,7 +160,7 @@ std::string Communicator::wait_for_ranks() const {
 void Communicator::leave() noexcept {
     entries_[rank_].state = RankEntry::kLeft;
     for (uint32_t rank = 0; rank < rank_count_; ++rank)
-        if (entries_[rank].state != RankEntry::kLeft) return;
+        if (entries_[rank].state == RankEntry::kJoined) return;
     remove_folder(folder_);
 }
 
@@ -176,6 +180,7 @@ std::string Communicator::end_of_rank(uint32_t rank) const {
     if (entry.state == RankEntry::kAbsent) return "";
     if (entry.state == RankEntry::kLeft) return who + " has destroyed its communicator";
     const ProcessState process = state_of_process(entry.process);
+    if (process.state == '?') return "";
     const bool has_ended = process.state == 0 || process.state == 'Z' || process.state == 'X';
     return has_ended || process.start != entry.process_start ? who + " has ended" : "";
 }

@@ -48,8 +48,7 @@ public:
 
     // Waits until every rank has joined. Returns "" or the reason why the ranks cannot communicate.
     std::string wait_for_ranks() const;
-    // Marks this rank as gone. The last rank removes the folder. Needs no memory, except that without memory the folder
-    // stays.
+    // Marks this rank as gone. The last rank removes the folder, which stays if there is no memory.
     void leave() noexcept;
 
     // The channel of all ranks, and the channel of two ranks, whose rank 0 sends and whose rank 1 receives.

@@ -4,7 +4,6 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <new>
 #include <stdexcept>
 #include <system_error>
 
@@ -53,12 +52,12 @@ void remove_empty_folders() {
 std::string make_folder() {
     const char* base = std::getenv("ASCEND_SIM_REPORT_DIR");
     if (!base || !*base) base = std::getenv("TMPDIR");
-    std::string folder = std::string(base && *base ? base : "/tmp") + "/hccl-XXXXXX";
+    const std::string folder = std::string(base && *base ? base : "/tmp") + "/hccl-XXXXXX";
     [[maybe_unused]] static const int registered = std::atexit(remove_empty_folders);
     Locked<MadeFolders> made;
     if (made->process != getpid()) *made = {getpid(), {}};
     made->paths.push_back(folder);
-    if (mkdtemp(made->paths.back().data())) return folder.assign(made->paths.back());
+    if (mkdtemp(made->paths.back().data())) return made->paths.back();
     made->paths.pop_back();
     return "";
 }
@@ -94,9 +93,7 @@ HcclResult NewCommunicators::add(const char* call, const std::string& folder, st
         all.push_back(std::make_shared<Communicator>(folder, std::move(name), rank, rank_count, device));
     } catch (const std::system_error& error) {
         return fail_hccl(HCCL_E_SYSCALL, call, std::string("thread must be created but got: ") + error.what() + ".");
-    } catch (const std::bad_alloc&) {
-        return fail_hccl(HCCL_E_MEMORY, call, "communicator must fit in host memory.");
-    } catch (const std::exception& error) {
+    } catch (const std::runtime_error& error) {
         return fail_hccl(HCCL_E_PARA, call, error.what());
     }
     Locked<Communicators>()->by_handle[all.back().get()] = all.back();

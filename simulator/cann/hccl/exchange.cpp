@@ -46,11 +46,15 @@ int32_t fail_communication(const CommunicatorPtr& communicator, HcclResult statu
     return fail(kCommunicationFailed, communicator->failure());
 }
 
+constexpr const char* kTooLittleMemory = "host memory must suffice but did not.";
+
 int32_t RunningExchange::post() {
     if (const std::string failure = communicator->failure(); !failure.empty())
         return fail(kCommunicationFailed, failure);
     try {
         operation = exchange.channel->post(exchange.message);
+    } catch (const std::bad_alloc&) {
+        return fail_communication(communicator, HCCL_E_MEMORY, call, kTooLittleMemory);
     } catch (const std::exception& error) {
         return fail_communication(communicator, HCCL_E_SYSCALL, call, error.what());
     }
@@ -103,20 +107,22 @@ std::string signature_error(const RunningExchange& running, const Messages& mess
 int32_t RunningExchange::complete() {
     if (const std::string failure = communicator->failure(); !failure.empty())
         return fail(kCommunicationFailed, failure);
-    std::string error;
+    int32_t status = kSuccess;
     try {
         Messages messages(exchange.channel->rank_count());
         for (uint32_t rank = 0; rank < messages.size(); ++rank)
             exchange.channel->open(rank, operation, &messages[rank]);
-        error = signature_error(*this, messages);
+        std::string error = signature_error(*this, messages);
         if (error.empty()) error = exchange.read(messages);
-    } catch (const std::exception& thrown) {
-        error = thrown.what();
+        if (!error.empty()) status = fail_communication(communicator, HCCL_E_PARA, call, error);
+    } catch (const std::bad_alloc&) {
+        status = fail_communication(communicator, HCCL_E_MEMORY, call, kTooLittleMemory);
+    } catch (const std::exception& error) {
+        status = fail_communication(communicator, HCCL_E_PARA, call, error.what());
     }
     exchange.channel->finish(operation);
-    if (!error.empty()) return fail_communication(communicator, HCCL_E_PARA, call, error);
-    record_launch(call, "");
-    return kSuccess;
+    if (status == kSuccess) record_launch(call, "");
+    return status;
 }
 
 int32_t submit_noted(const CommunicatorPtr& communicator, const StreamPtr& stream, Work work) {
@@ -189,6 +195,21 @@ HcclResult queue_all(const StreamPtr& stream, const std::vector<RunningExchangeP
     return HCCL_SUCCESS;
 }
 
+// Queues the exchanges of each stream. Without memory some may be queued and others not. Then their communicators fail,
+// because the other ranks would pair the next ones with those that are missing.
+HcclResult queue_groups(const std::vector<GroupedExchanges>& groups) {
+    try {
+        for (const GroupedExchanges& grouped : groups)
+            if (HcclResult error = queue_all(grouped.stream, grouped.exchanges)) return error;
+    } catch (const std::bad_alloc&) {
+        for (const GroupedExchanges& grouped : groups)
+            for (const RunningExchangePtr& running : grouped.exchanges)
+                running->communicator->set_failure(HCCL_E_MEMORY, running->call, kTooLittleMemory);
+        throw;
+    }
+    return HCCL_SUCCESS;
+}
+
 }  // namespace
 
 HcclResult queue_exchanges(const char* call, const CommunicatorPtr& communicator, const StreamPtr& stream,
@@ -196,7 +217,7 @@ HcclResult queue_exchanges(const char* call, const CommunicatorPtr& communicator
     std::vector<RunningExchangePtr> all;
     for (Exchange& exchange : exchanges)
         all.push_back(std::make_shared<RunningExchange>(RunningExchange{std::move(exchange), call, communicator}));
-    if (!group_depth) return queue_all(stream, all);
+    if (!group_depth) return queue_groups({{stream, std::move(all)}});
     for (GroupedExchanges& grouped : grouped_exchanges) {
         if (grouped.stream != stream) continue;
         grouped.exchanges.insert(grouped.exchanges.end(), all.begin(), all.end());
@@ -211,9 +232,7 @@ void begin_group() { ++group_depth; }
 HcclResult end_group() {
     if (!group_depth) return HCCL_E_PARA;
     if (--group_depth) return HCCL_SUCCESS;
-    for (const GroupedExchanges& grouped : std::exchange(grouped_exchanges, {}))
-        if (HcclResult error = queue_all(grouped.stream, grouped.exchanges)) return error;
-    return HCCL_SUCCESS;
+    return queue_groups(std::exchange(grouped_exchanges, {}));
 }
 
 void start_progress() {

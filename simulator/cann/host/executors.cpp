@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -84,6 +85,9 @@ aclnnStatus Executor::run(void* workspace, uint64_t workspace_bytes, aclrtStream
         } catch (const Failure& failure) {
             set_error(failure.text);
             status = failure.status;
+        } catch (const std::bad_alloc&) {
+            if (!is_repeatable_) release();
+            throw;
         }
     }
     if (!is_repeatable_) release();

@@ -4,10 +4,9 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
-#include <cstring>
+#include <atomic>
 #include <filesystem>
 #include <mutex>
-#include <new>
 #include <optional>
 
 #include "cann/files.h"
@@ -29,23 +28,6 @@ std::string tiling_library_path() {
     utsname machine;
     if (uname(&machine) != 0) return "";
     return resolved_package() + kTbeFolder + "op_tiling/lib/linux/" + machine.machine + "/libcust_opmaster_rt2.0.so";
-}
-
-// Returns the opened library, or null. Throws std::bad_alloc if dlopen found too little memory: its error is "out of
-// memory" (glibc dlfcn/dlerror.c), or malloc has set errno. Sets is_in_part if an initializer of the library throws.
-void* open_library(const std::string& path, bool* is_in_part) {
-    errno = 0;
-    *is_in_part = true;
-    void* opened = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
-    *is_in_part = false;
-    if (!opened && (errno == ENOMEM || std::strstr(dlerror(), "out of memory"))) throw std::bad_alloc();
-    return opened;
-}
-
-// Returns nullopt if the file is not regular or cannot be read.
-std::optional<std::string> read_regular_file(const std::string& path) {
-    std::error_code error;
-    return std::filesystem::is_regular_file(path, error) ? read_file(path) : std::nullopt;
 }
 
 }  // namespace
@@ -141,27 +123,27 @@ const std::string& kernel_folder() {
 }
 
 const TilingLibrary& tiling_library(const std::string& op_type) {
+    static std::atomic<const TilingLibrary*> loaded{nullptr};
     static std::mutex mutex;
-    static std::optional<const TilingLibrary*> loaded;
-    static bool is_in_part = false;  // later loads do not run the library's initializers again
+    static bool is_absent = false;
+    if (const TilingLibrary* library = loaded) return *library;
     const std::lock_guard<std::mutex> lock(mutex);
     const std::string path = tiling_library_path();
-    if (is_in_part)
-        throw Failure{kTilingFailed, "[" + op_type + "] library of tilings must load in enough memory but got too " +
-                                         "little in an earlier call: start the process again (" + path + ")."};
-    if (!loaded) {
-        // dlopen of a truncated file ends the process.
-        const std::optional<std::string> bytes = read_regular_file(path);
-        const bool is_whole = bytes && is_whole_elf(*bytes);
-        void* opened = is_whole ? open_library(path, &is_in_part) : nullptr;
-        auto entry =
-            opened ? reinterpret_cast<const TilingLibrary* (*)()>(dlsym(opened, kTilingLibraryEntry)) : nullptr;
-        loaded = entry ? entry() : nullptr;
+    std::string reason = "which is absent or truncated";
+    // dlopen of a truncated file ends the process.
+    const std::optional<std::string> bytes = is_absent ? std::nullopt : read_regular_file(path);
+    is_absent = !bytes || !is_whole_elf(*bytes);
+    if (!is_absent) {
+        void* opened = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
+        using Entry = const TilingLibrary* (*)();
+        if (auto entry = opened ? reinterpret_cast<Entry>(dlsym(opened, kTilingLibraryEntry)) : nullptr)
+            return *(loaded = entry());
+        const char* error = dlerror();
+        reason = error ? error : "which is not one of a simulated package";
     }
-    if (!*loaded)
-        throw Failure{kTilingFailed, "[" + op_type + "] operator package must have a library of tilings that loads " +
-                                         "but got " + path + ", which is absent or truncated."};
-    return **loaded;
+    throw Failure{kTilingFailed, "[" + op_type +
+                                     "] operator package must have a library of tilings that loads but got " + path +
+                                     ", " + reason + "."};
 }
 
 }  // namespace simulated_cann

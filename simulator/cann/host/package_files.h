@@ -45,10 +45,9 @@ private:
 // - 361001 if the object file is truncated or does not belong to a simulated package.
 std::string kernel_entry_name(const std::string& op_type, const std::string& object_path);
 
-// The tiling library of this package, loaded once (hicann/opbase
-// src/nnopbase/individual_op/executor/indv_collector.cpp, NnopbaseLoadTilingSo). Throws Failure 561002 if it is absent
-// or does not load, or if an earlier load found too little memory for the library's registrations; std::bad_alloc if
-// this load finds too little.
+// The tiling library of this package, read once (hicann/opbase src/nnopbase/individual_op/executor/indv_collector.cpp,
+// NnopbaseLoadTilingSo). Throws Failure 561002 if it is absent or does not load. The next call loads a whole library
+// again, because dlopen does not say whether it lacked memory.
 const TilingLibrary& tiling_library(const std::string& op_type);
 
 // Folder with the libraries of kernels that are compiled for the simulator: the argument of ascend_sim_find_kernel().

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <new>
+#include <stdexcept>
 
 #include "cann/host/def_reader.h"
 
@@ -17,6 +19,20 @@ std::map<std::string, ops::OpDefCreator>& definition_creators() {
 std::map<std::string, OpFunctions>& registered_functions() {
     static std::map<std::string, OpFunctions> functions;
     return functions;
+}
+
+// Whether a registration found too little memory. It may not throw, because dlopen runs it: an exception would leave
+// the lock of the loader taken.
+bool is_incomplete = false;
+
+// Changes the registered functions of the operator.
+template <class Change>
+void change_functions(const char* op_type, Change change) {
+    try {
+        change(&registered_functions()[op_type]);
+    } catch (const std::bad_alloc&) {
+        is_incomplete = true;
+    }
 }
 
 }  // namespace
@@ -147,6 +163,9 @@ gert::OpImplRegisterV2::TilingKernelFunc DefReader::tiling(const std::string& op
 
 const OpFunctions& find_functions(const std::string& op_type) {
     static const OpFunctions none;
+    if (is_incomplete)
+        throw std::runtime_error(
+            "too little memory when the package's operators were registered: start the process again");
     auto found = registered_functions().find(op_type);
     return found == registered_functions().end() ? none : found->second;
 }
@@ -164,6 +183,15 @@ std::string snake_case(const std::string& op_type) {
     return name;
 }
 
+int register_operator(void (*registration)()) {
+    try {
+        registration();
+    } catch (const std::bad_alloc&) {
+        is_incomplete = true;
+    }
+    return 0;
+}
+
 }  // namespace simulated_cann
 
 namespace ops {
@@ -179,31 +207,33 @@ namespace gert {
 
 OpImplRegisterV2::OpImplRegisterV2(const ge::char_t* op_type) : op_type_(op_type) {}
 OpImplRegisterV2& OpImplRegisterV2::InferShape(InferShapeKernelFunc function) {
-    simulated_cann::registered_functions()[op_type_].infer_shape = function;
+    simulated_cann::change_functions(op_type_, [=](auto* functions) { functions->infer_shape = function; });
     return *this;
 }
 OpImplRegisterV2& OpImplRegisterV2::InferDataType(InferDataTypeKernelFunc function) {
-    simulated_cann::registered_functions()[op_type_].infer_data_type = function;
+    simulated_cann::change_functions(op_type_, [=](auto* functions) { functions->infer_data_type = function; });
     return *this;
 }
 OpImplRegisterV2& OpImplRegisterV2::Tiling(TilingKernelFunc function, size_t) {
-    simulated_cann::registered_functions()[op_type_].tiling = function;
+    simulated_cann::change_functions(op_type_, [=](auto* functions) { functions->tiling = function; });
     return *this;
 }
 OpImplRegisterV2& OpImplRegisterV2::TilingParse(TilingParseFunc function, CompileInfoCreatorFunc creator,
                                                 CompileInfoDeleterFunc deleter) {
-    simulated_cann::OpFunctions& op_functions = simulated_cann::registered_functions()[op_type_];
-    op_functions.tiling_parse = function;
-    op_functions.create_compile_info = creator;
-    op_functions.delete_compile_info = deleter;
+    simulated_cann::change_functions(op_type_, [=](auto* functions) {
+        functions->tiling_parse = function;
+        functions->create_compile_info = creator;
+        functions->delete_compile_info = deleter;
+    });
     return *this;
 }
 OpImplRegisterV2& OpImplRegisterV2::InputsDataDependency(std::initializer_list<int32_t> inputs) {
     return TilingInputsDataDependency(inputs);
 }
 OpImplRegisterV2& OpImplRegisterV2::TilingInputsDataDependency(std::initializer_list<int32_t> inputs) {
-    std::vector<int32_t>& value_inputs = simulated_cann::registered_functions()[op_type_].value_inputs;
-    value_inputs.insert(value_inputs.end(), inputs.begin(), inputs.end());
+    simulated_cann::change_functions(op_type_, [&](auto* functions) {
+        functions->value_inputs.insert(functions->value_inputs.end(), inputs.begin(), inputs.end());
+    });
     return *this;
 }
 

@@ -50,9 +50,10 @@ bool is_zero_or_one(const JsonValue& value) { return is_text(value, "0") || is_t
 
 // acl_rt_impl_base.cpp, GetStrFromConfigPath. Reads a little more than a file may have at most.
 aclError read_content(const char* path, std::string* content) {
-    std::optional<std::string> found = read_file(path, kMaxFileBytes);
-    if (!found) return refuse_file(kInvalidFile, std::string("must be a file that can be read but got ") + path + ".");
-    *content = std::move(*found);
+    const File file(path, O_RDONLY);
+    if (!file.is_open())
+        return refuse_file(kInvalidFile, std::string("must be a file that can be read but got ") + path + ".");
+    *content = read_from(file, kMaxFileBytes).value_or("");  // a folder can be opened
     return kSuccess;
 }
 

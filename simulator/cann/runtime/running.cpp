@@ -53,6 +53,18 @@ private:
     std::chrono::microseconds duration_{20};
 };
 
+// Releases a lock, and takes it again at its end.
+class Unlocked {
+public:
+    explicit Unlocked(std::unique_lock<std::mutex>* lock) : lock_(lock) { lock_->unlock(); }
+    ~Unlocked() { lock_->lock(); }
+    Unlocked(const Unlocked&) = delete;
+    Unlocked& operator=(const Unlocked&) = delete;
+
+private:
+    std::unique_lock<std::mutex>* lock_;
+};
+
 // Runs the record, the wait or the reset of an event. Returns false for other work.
 bool run_event_work(const Work& work) {
     if (work.kind == Work::Kind::kReset) work.flag->is_set = false;
@@ -242,21 +254,18 @@ void fail_running_work() {
 int32_t run_immediately(const StreamPtr& stream, Work work, std::unique_lock<std::mutex>* lock) {
     ++stream->last_finished;
     if (run_event_work(work)) return 0;
-    lock->unlock();
+    const Unlocked unlocked(lock);
     for (RankWait wait; work.is_blocked && work.is_blocked();) wait.sleep();
     std::string text;
-    int32_t status = 0;
-    {
-        // Two threads may launch on one stream at once. A host function may wait for another thread's launch.
-        std::optional<RunLock> running;
-        if (work.kind != Work::Kind::kHostCode) running.emplace(scheduler_state().running, RunLock::kWait);
-        status = run(work, stream->device, &text);
-    }
-    lock->lock();
-    return status;
+    // Two threads may launch on one stream at once. A host function may wait for another thread's launch.
+    std::optional<RunLock> running;
+    if (work.kind != Work::Kind::kHostCode) running.emplace(scheduler_state().running, RunLock::kWait);
+    return run(work, stream->device, &text);
 }
 
-void run_early(const StreamPtr& stream) {
+namespace {
+
+void run_some_early(const StreamPtr& stream) {
     SchedulerState& scheduler = scheduler_state();
     if (stream_order() == Order::kImmediate) return;
     RunLock running(scheduler.running, RunLock::kTry);
@@ -275,6 +284,15 @@ void run_early(const StreamPtr& stream) {
     const StreamPosition half{stream, stream->last_queued - kMaxQueuedWork / 2};
     lock.unlock();
     run_until({half});
+}
+
+}  // namespace
+
+void run_early(const StreamPtr& stream) {
+    try {
+        run_some_early(stream);
+    } catch (const std::bad_alloc&) {  // the work is queued, and runs later
+    }
 }
 
 namespace {
