@@ -53,4 +53,4 @@ def _load() -> Package | BackendUnavailable:
     try:
         return Package(folder)
     except Unavailable as error:
-        return BackendUnavailable("sim", f"{error.piece}: {error.missing}", error.remedy)
+        return BackendUnavailable("sim", f"{error.piece} cannot be used: {error.missing}", error.remedy)

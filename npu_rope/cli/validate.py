@@ -26,7 +26,7 @@ from npu_rope.errors import BackendUnavailable
 from npu_rope.testing.backend_process import ISOLATED, BackendProcess
 from npu_rope.testing.faults import find_faults
 from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlProcess, GgmlUnavailable
-from npu_rope.testing.outcomes import FAIL, AnyCase, CaseResult
+from npu_rope.testing.outcomes import FAIL, UNSUPPORTED, AnyCase, CaseResult
 from npu_rope.testing.ports import PEER, peer_missing, require_peer
 from npu_rope.testing.rerun import FailedCase, NewProcesses, Reruns, is_ggml
 from npu_rope.testing.sequence_draw import DEFAULT_COUNT
@@ -180,7 +180,8 @@ def validate(
     Ctrl+C and SIGTERM end the cases, and the console shows the results so far.
 
     Exit status: 0 all results are within their bounds, 1 some are not, 2 bad
-    usage or a named back end is absent, 130 interrupted before the last case.
+    usage, a named back end is absent or no case ran, 130 interrupted before the
+    last case.
 
     Examples:
 
@@ -265,6 +266,9 @@ def validate(
         executors.end()
     if report.not_reached:
         raise KeyboardInterrupt
+    if all(result.verdict == UNSUPPORTED for result in report.results):
+        reasons = dict.fromkeys(j.message for result in report.results for j in result.judgements)
+        raise usage_error(f"[validate] cases must run but none did: {'; '.join(reasons)}.")
     raise typer.Exit(1 if any(result.verdict == FAIL for result in report.results) else 0)
 
 

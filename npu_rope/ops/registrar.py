@@ -166,7 +166,8 @@ def _load_registration(path: str) -> bool:
     """Load the C++ kernels for CPU tensors. Return False, with a warning, if the library does not load. Calls
     then go through ctypes, with the same results."""
     try:
-        check_whole(Path(path))
+        for library in Path(path).parent.glob("libnpu_rope*.so"):  # it is linked with libnpu_rope
+            check_whole(library)
         torch.ops.load_library(path)
     except OSError as error:
         fault = load_fault(Path(path), error.__cause__ or error)

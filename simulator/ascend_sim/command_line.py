@@ -50,8 +50,8 @@ def main(program: str, run: Callable[[], None]) -> None:
             _discard_output()
             raise SystemExit(USAGE_ERROR) from None
         if memory_error := _cause_of_kind(error, MemoryError):
-            cause = str(memory_error) or "none"
-            print(f"[{program}] work must fit in memory but got: {cause}.", file=sys.stderr)
+            cause = f": {memory_error}" if str(memory_error) else ""
+            print(f"[{program}] memory must suffice for the command but did not{cause}.", file=sys.stderr)
             raise SystemExit(USAGE_ERROR) from None
         raise
 

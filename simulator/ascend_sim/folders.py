@@ -7,6 +7,7 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
+from ascend_sim import elf
 from ascend_sim.errors import Unavailable
 
 __all__ = ["include", "library", "library_folders", "root"]
@@ -43,12 +44,17 @@ def library_folders() -> Iterator[Path]:
 
 
 def library(stem: str) -> Path:
-    """The path of ``lib<stem>.so``.
+    """The path of ``lib<stem>.so``, which is whole.
 
     Raises:
-        Unavailable: it was not built.
+        Unavailable: it was not built, or is truncated.
     """
-    return _find(f"lib{stem}.so")
+    path = _find(f"lib{stem}.so")
+    try:
+        elf.check_whole(path)
+    except OSError as cause:
+        raise Unavailable(path.name, f"it does not load: {cause}", "Install ascend-sim again.") from None
+    return path
 
 
 def archive(stem: str) -> Path:

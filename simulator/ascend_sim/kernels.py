@@ -15,9 +15,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from ascend_sim import elf
 from ascend_sim.compiler import AICORE, build, results_folder
 from ascend_sim.entry_parameters import EntryParameter, before_tiling, entry_parameters, packed_number
-from ascend_sim.errors import bad_type, bad_value
+from ascend_sim.errors import Unavailable, bad_type, bad_value
 from ascend_sim.files import digest, replacing
 from ascend_sim.launch_syntax import kernel_source
 from ascend_sim.library import DEFAULT_SOC, Memory, Options, load
@@ -143,7 +144,11 @@ class Kernel:
         self.soc, self.entry, self.arguments = soc, entry, arguments
         self._parameters = tuple(parameters)
         self._sim = load()
-        self._library = C.CDLL(str(library))
+        try:
+            elf.check_whole(Path(library))
+            self._library = C.CDLL(str(library))
+        except OSError as cause:
+            raise Unavailable("kernel", f"its library does not load: {cause}", "Compile it again.") from None
         try:
             self._address = C.cast(getattr(self._library, caller or entry), C.c_void_p)
         except AttributeError:

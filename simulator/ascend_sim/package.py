@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ascend_sim import folders
+from ascend_sim import elf, folders
 from ascend_sim.errors import Unavailable, bad_type, bad_value
 from ascend_sim.kernels import KernelBroken, Report
 from ascend_sim.library import DEFAULT_SOC, Launch, Library, Memory, Options, load
@@ -254,6 +254,7 @@ class Package:
             if not piece.exists():
                 raise Unavailable("operator package", f"{piece} was not found", remedy)
         try:
+            elf.check_whole(interface)
             self._interface = C.CDLL(str(interface))
         except OSError as cause:
             raise Unavailable("operator package", f"it does not load: {cause}", remedy) from None

@@ -93,7 +93,8 @@ def test_too_little_memory_is_reported_in_one_line(capsys):
     assert caught.value.code == 2
     captured = capsys.readouterr()
     assert captured.out == "output before it\n"
-    assert captured.err == "[npu-rope] work must fit in memory but got: Unable to allocate 9.00 TiB.\n"
+    message = "memory must suffice for the command but did not: Unable to allocate 9.00 TiB."
+    assert captured.err == f"[npu-rope] {message}\n"
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="RLIMIT_AS limits memory on Linux only")
@@ -112,7 +113,7 @@ def test_a_command_without_enough_memory_gives_exit_status_2(tmp_path):
         [sys.executable, "-c", program, "trace", str(file)], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "[ascend-sim] work must fit in memory but got: none.\n"
+    assert done.stderr == "[ascend-sim] memory must suffice for the command but did not.\n"
 
 
 def restore_interrupts():

@@ -52,6 +52,14 @@ def test_cases_within_bounds_exit_0_and_print_a_line_each(validate):
 
 
 @pytest.mark.long
+def test_a_run_without_a_library_is_no_success(validate):
+    done = validate("--filter", "llama-3.1-8b/decode(type=f32", "--no-ggml", NPU_ROPE_LIB_DIR="/nowhere")
+    assert done.returncode == 2
+    assert done.stdout.splitlines()[-1] == "NOT RUN: 0 of 0 cases within their bounds; 1 not run: unsupported"
+    rule = "[validate] cases must run but none did: its library libnpu_rope was not found in /nowhere."
+    assert done.stderr.splitlines()[-1] == rule
+
+
 def test_the_summary_is_a_table_of_suites_by_back_ends(validate):
     done = validate(
         *("--suite", "pmx", "--suite", "onnx", "--backend", "cpu", "--backend", "reference", "--no-ggml"),

@@ -133,8 +133,10 @@ def source_of(symbols: Iterable[str]) -> str:
 
 def cache_folder() -> Path:
     """Return the folder below which the libraries are cached."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "ascend-sim"
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not base.is_absolute():  # empty, or one that the XDG Base Directory Specification ignores
+        base = Path.home() / ".cache"
+    return base / "ascend-sim"
 
 
 def key_of(npu: TorchNpu, library: Path) -> str:
@@ -162,7 +164,7 @@ def cached_folder(name: str, make: Callable[[Path], None]) -> Path:
         unfinished = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder.parent))
     except OSError as error:
         remedy = "Name a folder one may write in: XDG_CACHE_HOME=PATH."
-        raise Unavailable("cache", f"{folder.parent}: {error.strerror}", remedy) from None
+        raise Unavailable("cache", f"{folder.parent} cannot be made: {error.strerror}", remedy) from None
     try:
         make(unfinished)
         unfinished.chmod(0o755)

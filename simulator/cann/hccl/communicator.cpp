@@ -14,6 +14,7 @@
 
 #include "cann/runtime/contexts.h"
 #include "cann/runtime/gil.h"
+#include "cann/runtime/report.h"
 
 namespace simulated_cann {
 namespace {
@@ -199,7 +200,7 @@ void Communicator::set_failure(HcclResult status, std::string_view call, std::st
         failure_ = "no host memory";
     }
     async_error_ = status;
-    std::fprintf(stderr, "simulated CANN: %s\n", failure_.c_str());
+    print_message({failure_});
 }
 
 void Communicator::note_work(const StreamPtr& stream, uint64_t position) {

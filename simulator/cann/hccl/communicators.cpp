@@ -127,7 +127,8 @@ HcclResult join(const char* call, uint32_t rank_count, const HcclRootInfo* root,
             HCCL_E_PARA, call,
             "rank must be less than nRanks " + std::to_string(rank_count) + " but got " + std::to_string(rank) + ".");
     const size_t mark_bytes = sizeof(kRootMark) - 1;
-    if (std::memcmp(root->internal, kRootMark, mark_bytes) != 0)
+    if (std::memcmp(root->internal, kRootMark, mark_bytes) != 0 ||
+        !std::memchr(root->internal, 0, HCCL_ROOT_INFO_BYTES))
         return fail_hccl(HCCL_E_PARA, call, "rootInfo must come from HcclGetRootInfo.");
     if (config)
         if (HcclResult error = check_config(call, config)) return error;

@@ -69,10 +69,11 @@ SimulatedChip chip_of_environment() {
     std::string known;
     for (const ascend_sim::Chip& listed : ascend_sim::kChips)
         known += std::string(known.empty() ? "" : ", ") + listed.name;
-    std::fprintf(stderr,
-                 "simulated CANN: ASCEND_SIM_SOC must be one of %s, or NAME:CORES for a chip that is not "
-                 "listed: a name of one of these families and its number of AI cores, but got %s.\n",
-                 known.c_str(), name);
+    print_message(
+        {"ASCEND_SIM_SOC must be one of ", known,
+         ", or NAME:CORES for a chip that is not listed: a name of one of these families and its number of AI "
+         "cores, but got ",
+         name, "."});
     std::exit(2);
 }
 

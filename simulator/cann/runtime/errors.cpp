@@ -163,6 +163,6 @@ NPU_CANN_API aclError simulated_cann_not_simulated(const char* symbol) {
                              (is_aclnn ? "The page simulator/docs/aclnn.md lists the functions that are. " : "") +
                              "Report it to the project, or contribute it in simulator/cann/" + folder + "/.";
     simulated_cann::count_not_simulated(call);
-    std::fprintf(stderr, "simulated CANN: %s\n", text.c_str());
+    simulated_cann::print_message({text});
     return simulated_cann::fail(simulated_cann::kNotSupported, text);
 }

@@ -1,7 +1,6 @@
 // The devices that a process sees, and the access of one device to another.
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <set>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "cann/locked.h"
 #include "cann/runtime/contexts.h"
 #include "cann/runtime/forks.h"
+#include "cann/runtime/report.h"
 
 namespace simulated_cann {
 namespace {
@@ -23,7 +23,7 @@ int32_t read_device_count() {
     char* end = nullptr;
     const long count = std::strtol(text, &end, 10);
     if (*end == 0 && count >= 1 && count <= kMaxDevices) return static_cast<int32_t>(count);
-    std::fprintf(stderr, "simulated CANN: ASCEND_SIM_DEVICES must be 1 to %d but got %s.\n", kMaxDevices, text);
+    print_message({"ASCEND_SIM_DEVICES must be 1 to ", std::to_string(kMaxDevices), " but got ", text, "."});
     std::_Exit(2);
 }
 

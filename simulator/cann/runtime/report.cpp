@@ -79,8 +79,7 @@ void lose_report(const std::string& draft_path, const std::string& lost_path, co
     const std::string cause = std::strerror(errno);
     std::rename(draft_path.c_str(), lost_path.c_str());
     if (!is_said.exchange(true))
-        std::fprintf(stderr, "simulated CANN: ASCEND_SIM_REPORT_DIR must be a folder one may write but got %s: %s.\n",
-                     folder.c_str(), cause.c_str());
+        print_message({"ASCEND_SIM_REPORT_DIR must be a folder one may write but got ", folder, ": ", cause, "."});
 }
 
 // Writes a draft and renames it, so that readers always get a complete file. A fork writes only if it used the NPU or
@@ -166,7 +165,7 @@ void add_text(std::vector<std::string> Report::* list, const std::string& text) 
     Locked<Report> report;
     ++errors_of_thread;
     ((*report).*list).push_back(text);
-    std::fprintf(stderr, "simulated CANN: %s\n", text.c_str());
+    print_message({text});
     write_report(*report, false);
 }
 
@@ -204,12 +203,31 @@ void report_damage(const std::string& damage, const std::string& when) {
     add_text(&Report::damage, damage + " Found " + when + ".");
 }
 
+void print_message(std::initializer_list<std::string_view> parts) noexcept {
+    const auto is_c1 = [](std::string_view part, size_t at) {  // U+0080 to U+009F: the byte 0xC2 and a second one
+        return at + 1 < part.size() && part[at] == '\xC2' && static_cast<unsigned char>(part[at + 1]) < 0xA0;
+    };
+    flockfile(stderr);
+    std::fputs("simulated CANN: ", stderr);
+    for (const std::string_view part : parts)
+        for (size_t i = 0; i < part.size(); ++i) {
+            const auto byte = static_cast<unsigned char>(part[i]);
+            const bool is_control = (byte < 0x20 && byte != '\n') || byte == 0x7F;
+            if (is_control || is_c1(part, i) || (i > 0 && is_c1(part, i - 1)))
+                std::fprintf(stderr, "\\x%02x", byte);
+            else
+                std::fputc(byte, stderr);
+        }
+    std::fputc('\n', stderr);
+    funlockfile(stderr);
+}
+
 void report_race(const std::string& text, const std::string& detail, bool is_new) {
     Locked<Report> report;
     ++report->race_count;
     if (!is_new || report->races.size() >= kMaxTexts) return;
     report->races.push_back(text);
-    std::fprintf(stderr, "simulated CANN: race: %s%s\n", text.c_str(), detail.c_str());
+    print_message({"race: ", text, detail});
     write_report(*report, false);
 }
 
@@ -224,7 +242,7 @@ void report_failed_work(const std::string& error) {
     ++report->failed_work_count;
     if (report->failed_work.size() >= kMaxTexts) return;
     report->failed_work.push_back(text);
-    std::fprintf(stderr, "simulated CANN: work failed: %s\n", text.c_str());
+    print_message({"work failed: ", text});
     write_report(*report, false);
 }
 

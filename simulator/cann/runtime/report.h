@@ -2,11 +2,17 @@
 // ASCEND_SIM_REPORT_DIR. Loading the library creates the file. A normal end of the process completes it.
 #pragma once
 
+#include <initializer_list>
 #include <string>
+#include <string_view>
 
 #include "cann/runtime/allocations.h"
 
 namespace simulated_cann {
+
+// Prints a line on standard error: "simulated CANN: " and the parts of a text. Control characters, which a variable or
+// a file may have, are escaped, except for ends of lines. Needs no memory.
+void print_message(std::initializer_list<std::string_view> parts) noexcept;
 
 // At its first call in a process outside `ascend-sim run`, prints that CANN is simulated.
 void announce_simulation();

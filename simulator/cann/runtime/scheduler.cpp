@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -52,7 +51,7 @@ uint64_t read_seed() {
     const char* const text_end = text + std::strlen(text);
     const auto [end, error] = std::from_chars(text, text_end, seed);
     if (error == std::errc() && end == text_end) return seed;
-    std::fprintf(stderr, "simulated CANN: ASCEND_SIM_SEED must be an integer of 0 to 2**64 - 1 but got %s.\n", text);
+    print_message({"ASCEND_SIM_SEED must be an integer of 0 to 2**64 - 1 but got ", text, "."});
     std::_Exit(2);
 }
 
@@ -82,8 +81,7 @@ struct Settings {
         if (!wanted || !*wanted || std::strcmp(wanted, "asynchronous") == 0) return;
         order = Order::kImmediate;
         if (std::strcmp(wanted, "immediate") == 0) return;
-        std::fprintf(stderr, "simulated CANN: ASCEND_SIM_STREAMS must be asynchronous or immediate but got %s.\n",
-                     wanted);
+        print_message({"ASCEND_SIM_STREAMS must be asynchronous or immediate but got ", wanted, "."});
         std::_Exit(2);  // not std::exit, whose handlers would read the settings again
     }
 };

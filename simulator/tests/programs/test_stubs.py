@@ -234,3 +234,11 @@ def test_a_compiler_without_room_keeps_no_draft_and_is_named(small_files, monkey
     with pytest.raises(Unavailable, match=r"\[sim\] C\+\+ compiler must be available but .* failed:"):
         stubs.cached_folder("made", lambda folder: stubs.build(needs, library, folder))
     assert list((tmp_path / "ascend-sim").iterdir()) == []
+
+
+@pytest.mark.parametrize("value", ["", "relative/cache", "."])
+def test_a_relative_folder_of_caches_is_ignored(monkeypatch, tmp_path, value):
+    """XDG Base Directory Specification, section 2."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", value)
+    assert stubs.cache_folder() == tmp_path / ".cache" / "ascend-sim"
