@@ -22,17 +22,52 @@ HOSTILE_CALLS = (
     *("eval", "exec", "builtins.eval", "builtins.exec", "os.system", "os.popen", "os.tempnam"),
     *("asyncio.create_subprocess_shell", "asyncio.subprocess.create_subprocess_shell"),
     *("subprocess.getoutput", "subprocess.getstatusoutput", "tempfile.mktemp", "torch.load"),
-    *("pandas.read_pickle", "yaml.load", "yaml.full_load", "yaml.unsafe_load"),
+    *("pandas.eval", "pandas.read_pickle", "torch.jit.load", "torch.serialization.load"),
+    *("yaml.load", "yaml.full_load", "yaml.unsafe_load", "__builtins__.eval", "__builtins__.exec"),
 )
 # The only values that these arguments may have, and the calls in which one has a place without its name.
 SAFE_ARGUMENTS = {"shell": False, "allow_pickle": False, "weights_only": True, "trust_remote_code": False}
-ARGUMENTS_BY_PLACE = {"numpy.load": (2, "allow_pickle"), "numpy.save": (2, "allow_pickle")}
+ARGUMENTS_BY_PLACE = {
+    "numpy.lib.format.read_array": (1, "allow_pickle"),
+    "numpy.load": (2, "allow_pickle"),
+    "numpy.save": (2, "allow_pickle"),
+    "subprocess.Popen": (8, "shell"),
+}
 # The same for C and C++: a shell, predictable temporary files, and writes without a size.
-_C_CALLS = "system|popen|tmpnam|tempnam|mktemp|gets|strcpy|strcat|sprintf|vsprintf"
-HOSTILE_C_CALLS = rf"(?<![\w.>])(?:std::)?({_C_CALLS})\s*\("
+C_CALLS = (
+    *(
+        "system",
+        "popen",
+        "execl",
+        "execlp",
+        "execle",
+        "tmpnam",
+        "tempnam",
+        "mktemp",
+        "gets",
+        "strcpy",
+        "stpcpy",
+    ),
+    *("strcat", "wcscpy", "wcscat", "sprintf", "vsprintf"),
+)
+HOSTILE_C_CALLS = rf"(?<![\w.>])(?:std::)?({'|'.join(C_CALLS)})\s*\("
 # Clocks that can jump. Durations come from time.monotonic, time.perf_counter or steady_clock.
-JUMPING_CLOCKS = ("time.time", "time.time_ns")
-JUMPING_C_CLOCKS = r"\b(system_clock|high_resolution_clock|gettimeofday|CLOCK_REALTIME)\b"
+JUMPING_CLOCKS = ("time.time", "time.time_ns", "time.CLOCK_REALTIME", "time.clock_gettime")
+C_CLOCKS = (
+    "system_clock",
+    "high_resolution_clock",
+    "gettimeofday",
+    "CLOCK_REALTIME",
+    "CLOCK_REALTIME_COARSE",
+)
+JUMPING_C_CLOCKS = rf"\b({'|'.join(C_CLOCKS)})\b|(?<![\w.>])(?:std::)?(time)\s*\(\s*(?:nullptr|NULL|0|&)"
+
+# A string of C++, also a raw one, or a character; ' also separates digits.
+C_TEXT = (
+    r'R"(?P<mark>[^()\s\\]*)\(.*?\)(?P=mark)"'
+    r'|"(?:\\.|[^"\\\n])*"'
+    r"|(?<!\w)'(?:\\.|[^'\\\n])+'"
+)
 
 
 @dataclass(frozen=True)

@@ -30,18 +30,26 @@ FOLDERS = (
 )
 
 
+def module_of(name: str) -> Any:
+    """Return a module of the scripts."""
+    spec = importlib.util.spec_from_file_location(name, SCRIPT.with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+layer_tables = module_of("layer_tables")  # check_layers imports it
+
+
 def memoized(judge: Any) -> Any:
     return cache(lambda *file: list(judge(*file)))
 
 
 @pytest.fixture(scope="module")
 def layers() -> Iterator[Any]:
-    for name in ("layer_tables", "check_layers"):  # the second imports the first
-        spec = importlib.util.spec_from_file_location(name, SCRIPT.with_name(f"{name}.py"))
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+    module = module_of("check_layers")
     # Tests change one or two files of the tree, so verdicts are memoized by path and text.
     for judge in (
         "check_c_file",
@@ -284,47 +292,71 @@ def test_violation_is_caught(layers: Any, tree: Path, name: str) -> None:
     assert in_no_layer == name.endswith(" in no layer"), reported
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "import pickle",
-        "from pickle import loads",
-        "def f():\n    import marshal as m",
-        "import_module('shelve')",
-        "eval(text)",
-        "exec(text)",
-        "import builtins as b\nb.eval(text)",
-        "import os\nos.system(text)",
-        "import os as o\no.popen(text)",
-        "from os import system as run\nrun(text)",
-        "import subprocess\nsubprocess.run(text, shell=True)",
-        "from subprocess import getoutput\ngetoutput(text)",
-        "import yaml\nyaml.load(text)",
-        "import numpy as np\nnp.load(text, allow_pickle=True)",
-        "import torch\ntorch.load(text)",
-        "f(text, weights_only=False)",
-        "import tempfile\ntempfile.mktemp()",
-        "import time\ntime.time()",
-        "import _pickle",
-        "import runpy as r",
-        "import asyncio\nasyncio.create_subprocess_shell(text)",
-        "from asyncio import create_subprocess_shell as run\nrun(text)",
-        "import subprocess\nsubprocess.run(text, shell=1)",
-        "import subprocess\nsubprocess.run(text, shell=wanted)",
-        "import numpy as np\nnp.load(text, None, True)",
-        "from numpy import load\nload(text, None, wanted)",
-        "f(text, allow_pickle=1)",
-        "import pandas as pd\npd.read_pickle(text)",
-        "run = eval",
-        "import os\nrun = os.system",
-        "import time as t\nnow = t.time",
-        "from time import time_ns as now\nnow()",
-    ],
-)
+HOSTILE_TEXTS = [
+    "from pickle import loads",
+    "def f():\n    import marshal as m",
+    "import_module('shelve')",
+    "import builtins as b\nb.eval(text)",
+    "import os as o\no.popen(text)",
+    "from os import system as run\nrun(text)",
+    "from os import *",
+    "from subprocess import getoutput\ngetoutput(text)",
+    "import numpy as np\nnp.load(text, allow_pickle=True)",
+    "f(text, weights_only=False)",
+    "f(text, trust_remote_code=True)",
+    "import runpy as r",
+    "from asyncio import create_subprocess_shell as run\nrun(text)",
+    "import subprocess\nsubprocess.run(text, shell=True)",
+    "import subprocess\nsubprocess.run(text, shell=1)",
+    "import subprocess\nsubprocess.run(text, shell=wanted)",
+    "from subprocess import Popen\nPopen(text, 0, None, None, None, None, None, True, True)",
+    "import numpy as np\nnp.load(text, None, True)",
+    "from numpy import load\nload(text, None, wanted)",
+    "f(text, allow_pickle=1)",
+    "import pandas as pd\npd.read_pickle(text)",
+    "run = eval",
+    "import os\nrun = os.system",
+    "import time as t\nnow = t.time",
+    "from time import time_ns as now\nnow()",
+    *(f"import {name}" for name in layer_tables.HOSTILE_MODULES),
+    *(
+        f"import {name.split('.')[0]}\n{name}(text)" if "." in name else f"{name}(text)"
+        for name in (*layer_tables.HOSTILE_CALLS, *layer_tables.JUMPING_CLOCKS)
+    ),
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE_TEXTS)
 def test_hostile_input_finds_no_way_to_run(layers: Any, text: str) -> None:
     (violation,) = layers.check_hostile_input("npu_rope/planted.py", text)
     assert violation.line == text.count("\n") + 1
     assert violation.text.startswith(("may not ", "must pass "))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(f"x = {name}(s);" for name in layer_tables.C_CALLS),
+        *(f"x = f({name});" for name in layer_tables.C_CLOCKS),
+        "x = std::system\n(s);",
+        'const char* u = "http://x"; x = system(s);',
+        'const char* u = "/*";\nx = system(s); // */',
+        "char c = '\\\\'; x = system(s);",
+        'auto t = R"(" // )"; x = system(s);',
+        "x = 1'000; y = system(s); z = 1'000;",
+        "x = std::time(nullptr);",
+    ],
+)
+def test_hostile_calls_in_c_are_caught(layers: Any, line: str) -> None:
+    found = list(layers.check_c_file("csrc/cpu/x.cpp", f"\n{line}\n", frozenset(), frozenset()))
+    assert [violation.line for violation in found] == [3 if "\nx" in line else 2], found
+
+
+@pytest.mark.parametrize(
+    "line", ["// system(s)", "/* system\n(s) */", "x = 'a'; // it's system(s)", 'x = "\\"system(s)";']
+)
+def test_comments_and_texts_call_nothing(layers: Any, line: str) -> None:
+    assert not list(layers.check_c_file("csrc/cpu/x.cpp", line, frozenset(), frozenset()))
 
 
 def test_a_circle_of_imports_is_caught_also_inside_a_function(layers: Any, tree: Path) -> None:
