@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "cann/runtime/forks.h"
 #include "cann/runtime/report.h"
 
 namespace simulated_cann {
@@ -148,6 +149,9 @@ std::vector<StreamPosition> awaited_work() {
     return found;
 }
 
+std::mutex progress_mutex;
+const ForkLock progress_lock(LockRank::kLast, &progress_mutex);
+
 void run_progress() {
     while (!is_ending) {
         usleep(has_communicators() ? 1000 : 20000);
@@ -236,9 +240,8 @@ HcclResult end_group() {
 }
 
 void start_progress() {
-    static std::mutex mutex;
     static pid_t process = 0;  // a fork has no threads of its parent
-    std::lock_guard<std::mutex> lock(mutex);
+    std::lock_guard<std::mutex> lock(progress_mutex);
     if (process == getpid()) return;
     std::thread(run_progress).detach();
     process = getpid();
