@@ -7,6 +7,7 @@ import pytest
 from far_sizes import (
     BORDERS,
     FAR_ROWS,
+    PAIR_SHAPES,
     far,
     far_array,
     far_ones,
@@ -26,22 +27,13 @@ UNWRITTEN = 7  # the values of a cache before the call
 
 # ---- rope_qk -------------------------------------------------------------------------------------------
 
-# The shapes of q and k in which one size is at the border.
-SHAPES = {
-    "B": lambda size: ((size, 1, 2, 16), (size, 1, 1, 16)),
-    "S": lambda size: ((1, size, 2, 16), (1, size, 1, 16)),
-    "N": lambda size: ((1, 2, size, 16), (1, 2, 1, 16)),
-    "keys": lambda size: ((1, 2, 1, 16), (1, 2, size, 16)),
-    "D": lambda size: ((1, 2, 2, size), (1, 2, 1, size)),
-}
-
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "mode"), [("float16", "neox"), ("float32", "normal")])
-@pytest.mark.parametrize("dimension", SHAPES)
+@pytest.mark.parametrize("dimension", PAIR_SHAPES)
 def test_queries_and_keys_of_each_size(dimension, dtype, mode, backend):
     for size in BORDERS:
-        xs = [normal_values(shape, dtype) for shape in SHAPES[dimension](size)]
+        xs = [normal_values(shape, dtype) for shape in PAIR_SHAPES[dimension](size)]
         B, S, _, D = xs[0].shape
         angles = np.arange(B * S).reshape(B, S), RopeParams(D // 2 * 2, mode)
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from far_sizes import BORDERS, FAR, far_array, far_ones, far_runs, normal_values, refuses_head, two_of
+from far_sizes import (
+    BORDERS,
+    FAR,
+    PAIR_SHAPES,
+    far_array,
+    far_ones,
+    far_runs,
+    normal_values,
+    refuses_head,
+    two_of,
+)
 from rope_cases import NUMPY_DTYPES, table_error_of
 
 from npu_rope import (
@@ -74,21 +84,11 @@ def test_each_size_may_be_65536(dimension, dtype, interleaved, backend):
             judge(run(), rotary_spec.rotary_mul(x, *tables, **window), dtype)
 
 
-# The shapes of q and k, whose tables have the shape [S,16] or [S,D].
-PAIRS = {
-    "B": lambda size: ((size, 1, 2, 16), (size, 1, 1, 16)),
-    "S": lambda size: ((1, size, 2, 16), (1, size, 1, 16)),
-    "N": lambda size: ((1, 2, size, 16), (1, 2, 1, 16)),
-    "keys": lambda size: ((1, 2, 1, 16), (1, 2, size, 16)),
-    "D": lambda size: ((1, 2, 2, size), (1, 2, 1, size)),
-}
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("dimension", PAIRS)
+@pytest.mark.parametrize("dimension", PAIR_SHAPES)
 def test_queries_and_keys_of_each_size(dimension, backend):
     for size in BORDERS:
-        shapes = PAIRS[dimension](size)
+        shapes = PAIR_SHAPES[dimension](size)
         xs, window = [normal_values(shape, "float16") for shape in shapes], window_of(shapes[0], True)
         tables = tables_of((shapes[0][1], window["rotary_dim"]), "float32")
 

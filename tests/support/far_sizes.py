@@ -11,6 +11,15 @@ from npu_rope.testing.bounds import is_device
 BORDERS = (65535, 65536, 65537)
 FAR = 2**31 + 64  # elements
 
+# The shapes of q and k in which one size is at the border.
+PAIR_SHAPES = {
+    "B": lambda size: ((size, 1, 2, 16), (size, 1, 1, 16)),
+    "S": lambda size: ((1, size, 2, 16), (1, size, 1, 16)),
+    "N": lambda size: ((1, 2, size, 16), (1, 2, 1, 16)),
+    "keys": lambda size: ((1, 2, 1, 16), (1, 2, size, 16)),
+    "D": lambda size: ((1, 2, 2, size), (1, 2, 1, size)),
+}
+
 
 def far_array(shape):
     """Return zeros of float16 whose last dimension, of at most 128 elements, is contiguous.
