@@ -7,6 +7,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import stat
 import sys
 from collections.abc import Iterator
@@ -26,6 +27,9 @@ __all__ = ["bytes_of", "cause_of", "is_number", "json_of", "remove", "replacing"
 
 def cause_of(error: Exception) -> str:
     """Return the error's text, without the number and path of an error about a file."""
+    if isinstance(error, shutil.Error) and isinstance(error.args[0], list):  # of shutil.copytree()
+        _, _, cause = error.args[0][0]
+        return str(cause)
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 

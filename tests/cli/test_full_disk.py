@@ -1,16 +1,17 @@
 """A full disk under the files of each command: one sentence, exit status 2, the earlier file, no other file.
 
-The largest size of a file is limited, as with ``ulimit -f``. A write beyond it fails as on a full disk, but
-with EFBIG.
+The disk is full, or the largest size of a file is limited, as with ``ulimit -f``: a write fails with EFBIG.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
+from full_disk import run_with_pages
 
 pytest.importorskip("typer")
 resource = pytest.importorskip("resource")
@@ -26,6 +27,7 @@ from npu_rope.cli import main
 main()
 """
 FULL = "[npu-rope] output must fit on the disk but got: File too large.\n"
+NO_SPACE = FULL.replace("File too large", "No space left on device")
 VALIDATE = ("validate", "--no-ggml", "--suite", "models", "--filter", "llama-3.1-8b/decode(type=f32")
 BENCH = ("bench", "--from", "{run}")
 COMMANDS = {
@@ -87,6 +89,20 @@ def test_an_output_keeps_its_earlier_file(limited, bench_run, tmp_path, name):
         assert (done.returncode, done.stderr) == (2, FULL), done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
     assert (tmp_path / "old").read_text() == "earlier"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("pages", [0, 1])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_output_on_a_full_disk_keeps_its_earlier_file(bench_run, tmp_path, name, pages):
+    command = [sys.executable, "-m", "npu_rope.cli", *(word.format(run=bench_run) for word in COMMANDS[name])]
+    for file in ("old", "new"):
+        done = run_with_pages(tmp_path, pages, [*command, "--output", tmp_path / file], {"old": "earlier"})
+        if pages and done.returncode == 0:  # the output is no longer than a page
+            assert len(done.files.pop(file)) <= 4096
+            assert set(done.files) <= {"old"}
+        else:
+            assert (done.returncode, done.stderr, done.files) == (2, NO_SPACE, {"old": "earlier"})
 
 
 @pytest.mark.long

@@ -23,7 +23,7 @@ from typing import Any
 
 from ascend_sim.compiler import compiler
 from ascend_sim.errors import Unavailable
-from ascend_sim.files import is_own_folder
+from ascend_sim.files import cause_of, is_own_folder
 from ascend_sim.programs.find_torch_npu import TorchNpu
 
 # torch_npu loads these with dlopen, so its libraries do not list them.
@@ -155,7 +155,11 @@ def prepare(npu: TorchNpu, library: Path) -> Path:
 
 
 def cached_folder(name: str, make: Callable[[Path], None]) -> Path:
-    """Return the cache's folder ``name``. If it does not exist, ``make`` fills a new one."""
+    """Return the cache's folder ``name``. If it does not exist, ``make`` fills a new one.
+
+    Raises:
+        Unavailable: the cache cannot be written, or other users may write it.
+    """
     folder = cache_folder() / name
     if folder.is_dir():
         return _of_this_user(folder)
@@ -163,18 +167,25 @@ def cached_folder(name: str, make: Callable[[Path], None]) -> Path:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder.parent))
     except OSError as error:
-        remedy = "Name a folder one may write in: XDG_CACHE_HOME=PATH."
-        raise Unavailable("cache", f"{folder.parent} cannot be made: {error.strerror}", remedy) from None
+        raise Unavailable(
+            "cache", f"{folder.parent} cannot be made: {cause_of(error)}", _CACHE_REMEDY
+        ) from None
     try:
         make(unfinished)
         unfinished.chmod(0o755)
         with suppress(OSError):  # another process has made the folder; its contents are the same
             unfinished.rename(folder)
+    except OSError as error:
+        cause = f"{folder.parent} cannot be written: {cause_of(error)}"
+        raise Unavailable("cache", cause, _CACHE_REMEDY) from None
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     if not folder.is_dir():
         raise Unavailable("cache", f"{folder} cannot be made", "Name another folder: XDG_CACHE_HOME=PATH.")
     return _of_this_user(folder)
+
+
+_CACHE_REMEDY = "Name a folder one may write in: XDG_CACHE_HOME=PATH."
 
 
 def _of_this_user(folder: Path) -> Path:

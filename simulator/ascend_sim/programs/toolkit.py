@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ascend_sim import folders
 from ascend_sim.errors import Unavailable, bad_value
-from ascend_sim.files import digest
+from ascend_sim.files import cause_of, digest
 from ascend_sim.programs.stubs import Elf, cached_folder
 
 # CANN's libraries for programs of acl and aclnn, by the names that a linker's -l takes: those that ggml and
@@ -112,35 +112,39 @@ def make(folder: Path) -> None:
         ValueError: the folder holds other files, or it cannot be written.
         Unavailable: the library or the headers are not installed.
     """
-    library = folders.library("ascend_sim_cann")
-    includes = folders.root() / "cann" / "include"
     if folder.is_dir() and any(folder.iterdir()) and not (folder / MARK).is_file():
         raise bad_value(f"folder must be new, empty or an earlier toolkit but got {folder.resolve()}.")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / MARK).write_text(f"{_WRITTEN}\n")
-        (folder / "set_env.sh").write_text(_SET_ENV)
-        for name in FOLDERS:
-            (folder / name).mkdir(exist_ok=True)
-        for part in ("acl", "aclnn", "hccl"):
-            shutil.copytree(includes / part, folder / "include" / part, dirs_exist_ok=True)
-        shutil.copy2(includes / "securec.h", folder / "include")
-        _write_headers(folder / "include" / "aclnnop")
-        for name in LIBRARIES:
-            _link(folder / "lib64" / f"lib{name}.so", library)
-        _link(folder / "lib64" / library.name, library)
-        _link(folder / "lib64" / folders.library("ascend_sim").name, folders.library("ascend_sim"))
+        _write(folder)
     except OSError as error:
         raise bad_value(
-            f"folder must be one that can be written but got {folder}: {error.strerror}."
+            f"folder must be one that can be written but got {folder}: {cause_of(error)}."
         ) from None
+
+
+def _write(folder: Path) -> None:
+    library = folders.library("ascend_sim_cann")
+    includes = folders.root() / "cann" / "include"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MARK).write_text(f"{_WRITTEN}\n")
+    (folder / "set_env.sh").write_text(_SET_ENV)
+    for name in FOLDERS:
+        (folder / name).mkdir(exist_ok=True)
+    for part in ("acl", "aclnn", "hccl"):
+        shutil.copytree(includes / part, folder / "include" / part, dirs_exist_ok=True)
+    shutil.copy2(includes / "securec.h", folder / "include")
+    _write_headers(folder / "include" / "aclnnop")
+    for name in LIBRARIES:
+        _link(folder / "lib64" / f"lib{name}.so", library)
+    _link(folder / "lib64" / library.name, library)
+    _link(folder / "lib64" / folders.library("ascend_sim").name, folders.library("ascend_sim"))
 
 
 def cached() -> Path:
     """Return a toolkit in the cache. Make it if it is missing or was made for another library."""
     library = folders.library("ascend_sim_cann")
     stat = library.stat()
-    return cached_folder(f"toolkit-{digest(f'{library} {stat.st_ino} {stat.st_mtime_ns}'.encode())}", make)
+    return cached_folder(f"toolkit-{digest(f'{library} {stat.st_ino} {stat.st_mtime_ns}'.encode())}", _write)
 
 
 def _link(path: Path, target: Path) -> None:

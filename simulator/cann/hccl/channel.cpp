@@ -16,7 +16,22 @@ namespace {
 
 [[noreturn]] void throw_file_error(const std::string& path) {
     if (errno == ENOMEM) throw std::bad_alloc();
-    throw std::runtime_error(path + ": " + std::strerror(errno) + ".");
+    throw FileError(path + ": " + std::strerror(errno) + ".");
+}
+
+// Makes the file at least this long, with room on the disk for its first `bytes` bytes. Without this room, a write to
+// the mapped file would end the process by SIGBUS. Some file systems, such as NFS before version 4.2, cannot reserve
+// it.
+bool reserve(const File& file, size_t bytes) {
+    const auto size = static_cast<off_t>(bytes);
+    int status = 0;
+    do {
+        status = fallocate(file.number, 0, 0, size);
+    } while (status != 0 && errno == EINTR);
+    if (status == 0 || (errno != EOPNOTSUPP && errno != ENOSYS)) return status == 0;
+    struct stat found{};
+    // Every process extends the file to the same size, so the order does not matter.
+    return fstat(file.number, &found) == 0 && (found.st_size >= size || ftruncate(file.number, size) == 0);
 }
 
 void write_all(const File& file, const void* from, size_t bytes, const std::string& path) {
@@ -53,11 +68,7 @@ struct FileHeader {
 SharedMemory::SharedMemory(const std::string& path, size_t bytes) : first_(MAP_FAILED), bytes_(bytes) {
     const File file(path.c_str(), O_RDWR | O_CREAT);
     if (!file.is_open()) throw_file_error(path);
-    struct stat status{};
-    // Every process extends the file to the same size, so the order does not matter.
-    if (fstat(file.number, &status) == 0 &&
-        (status.st_size >= static_cast<off_t>(bytes) || ftruncate(file.number, static_cast<off_t>(bytes)) == 0))
-        first_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.number, 0);
+    if (reserve(file, bytes)) first_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.number, 0);
     if (first_ == MAP_FAILED) throw_file_error(path);
 }
 

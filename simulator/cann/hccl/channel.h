@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -12,10 +13,15 @@
 
 namespace simulated_cann {
 
+// A file of a communicator that cannot be made, written or read. The text has its path and the system's reason.
+struct FileError : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
 // The memory of a file of at least this size that processes share. A new file is filled with zeros.
 class SharedMemory {
 public:
-    // Throws std::runtime_error if the file cannot be made.
+    // Throws FileError if the file cannot be made, also if the disk is full.
     SharedMemory(const std::string& path, size_t bytes);
     ~SharedMemory();
     SharedMemory(const SharedMemory&) = delete;

@@ -165,6 +165,16 @@ void Communicator::leave() noexcept {
     remove_folder(folder_);
 }
 
+void remove_if_not_joined(const std::string& folder) noexcept try {
+    RankEntry entry{};
+    const File table((folder + "/ranks").c_str(), O_RDONLY);
+    for (off_t offset = kTableHeader; table.is_open() && pread(table.number, &entry, sizeof(entry), offset) > 0;
+         offset += sizeof(entry))
+        if (entry.process != 0) return;
+    remove_folder(folder);
+} catch (const std::bad_alloc&) {  // the folder stays
+}
+
 Channel& Communicator::channel_of_pair(uint32_t sender, uint32_t receiver) {
     std::lock_guard<std::mutex> lock(mutex_);
     std::unique_ptr<Channel>& channel = channels_of_pairs_[{sender, receiver}];

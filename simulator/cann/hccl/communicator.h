@@ -32,8 +32,8 @@ struct RankEntry {
 
 class Communicator {
 public:
-    // Joins the communicator of the folder as this rank. Throws std::runtime_error if the folder cannot be used, or if
-    // the arguments break a rule; the error's text is the rule.
+    // Joins the communicator of the folder as this rank. Throws FileError if the folder cannot be used, and
+    // std::runtime_error if the arguments break a rule; the error's text is the rule.
     Communicator(const std::string& folder, std::string name, uint32_t rank, uint32_t rank_count, int32_t device);
     Communicator(const Communicator&) = delete;
     Communicator& operator=(const Communicator&) = delete;
@@ -51,7 +51,8 @@ public:
     // Marks this rank as gone. The last rank removes the folder, which stays if there is no memory.
     void leave() noexcept;
 
-    // The channel of all ranks, and the channel of two ranks, whose rank 0 sends and whose rank 1 receives.
+    // The channel of all ranks, and the channel of two ranks, whose rank 0 sends and whose rank 1 receives. The latter
+    // throws FileError if its file cannot be made.
     Channel& channel_of_all() { return channel_of_all_; }
     Channel& channel_of_pair(uint32_t sender, uint32_t receiver);
 
@@ -87,6 +88,9 @@ private:
 };
 
 using CommunicatorPtr = std::shared_ptr<Communicator>;
+
+// Removes the folder if no rank has joined its communicator: ranks that could not join may have left files in it.
+void remove_if_not_joined(const std::string& folder) noexcept;
 
 // Returns the communicator of a handle, or nullptr.
 CommunicatorPtr find_communicator(void* handle);

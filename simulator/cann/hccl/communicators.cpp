@@ -40,11 +40,11 @@ struct MadeFolders {
 
 const ForkLock folders_lock(LockRank::kLast, &Locked<MadeFolders>::mutex());
 
-// Removes the folders that no rank has joined, which are empty. The last rank that leaves removes another folder.
-void remove_empty_folders() {
+// Removes the folders that no rank has joined. The last rank that leaves removes another folder.
+void remove_unused_folders() {
     Locked<MadeFolders> made;
     if (made->process != getpid()) return;  // a fork, whose parent has made them
-    for (const std::string& path : made->paths) rmdir(path.c_str());
+    for (const std::string& path : made->paths) remove_if_not_joined(path);
 }
 
 // Makes the folder of a new communicator. It is in the folder of the run's reports, which ascend-sim run removes at its
@@ -53,7 +53,7 @@ std::string make_folder() {
     const char* base = std::getenv("ASCEND_SIM_REPORT_DIR");
     if (!base || !*base) base = std::getenv("TMPDIR");
     const std::string folder = std::string(base && *base ? base : "/tmp") + "/hccl-XXXXXX";
-    [[maybe_unused]] static const int registered = std::atexit(remove_empty_folders);
+    [[maybe_unused]] static const int registered = std::atexit(remove_unused_folders);
     Locked<MadeFolders> made;
     if (made->process != getpid()) *made = {getpid(), {}};
     made->paths.push_back(folder);
@@ -93,6 +93,8 @@ HcclResult NewCommunicators::add(const char* call, const std::string& folder, st
         all.push_back(std::make_shared<Communicator>(folder, std::move(name), rank, rank_count, device));
     } catch (const std::system_error& error) {
         return fail_hccl(HCCL_E_SYSCALL, call, std::string("thread must be created but got: ") + error.what() + ".");
+    } catch (const FileError& error) {
+        return fail_hccl(HCCL_E_SYSCALL, call, error.what());
     } catch (const std::runtime_error& error) {
         return fail_hccl(HCCL_E_PARA, call, error.what());
     }

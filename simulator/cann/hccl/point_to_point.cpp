@@ -8,12 +8,18 @@
 namespace simulated_cann {
 namespace {
 
+// Refuses the call if the files of the channel cannot be made.
 Exchange make_exchange(Call* call, HcclSendRecvType kind, const Buffer& buffer, HcclDataType type, uint32_t other) {
     const bool is_send = kind == HCCL_SEND;
     const uint32_t rank = call->rank();
     Exchange exchange;
-    exchange.channel = is_send ? &call->communicator()->channel_of_pair(rank, other)
-                               : &call->communicator()->channel_of_pair(other, rank);
+    try {
+        exchange.channel = is_send ? &call->communicator()->channel_of_pair(rank, other)
+                                   : &call->communicator()->channel_of_pair(other, rank);
+    } catch (const FileError& error) {
+        call->refuse(HCCL_E_SYSCALL, error.what());
+        return exchange;
+    }
     exchange.ranks = is_send ? std::vector<uint32_t>{rank, other} : std::vector<uint32_t>{other, rank};
     exchange.message.signature = elements_text(buffer.count, type);
     exchange.message.call = std::string(is_send ? "a send" : "a receive") + " of " + exchange.message.signature;

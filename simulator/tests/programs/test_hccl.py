@@ -10,11 +10,13 @@ from functools import cache
 
 import pytest
 from ascend_sim import folders
+from full_disk import run_with_pages
 from simulated_npu import SCRIPTS, checks_of
 
 RESULTS, RULES, DEVICES, COLLECTIVES = (
     SCRIPTS / f"{name}.py" for name in ("hccl_results", "hccl_rules", "device_rules", "collectives")
 )
+SYSTEM_CALL, COMMUNICATION_FAILED = 8, 507048  # HCCL_E_SYSCALL, and the status of the stream
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
 
 
@@ -66,6 +68,36 @@ def test_a_folder_that_no_rank_joins_is_removed_at_the_end(tmp_path):
     command = [sys.executable, "-c", program, str(folders.library("ascend_sim_cann"))]
     subprocess.run(command, env=environment, check=True, capture_output=True)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("pages", [0, 1, 2, 3, 5])
+def test_a_full_disk_is_an_error_and_leaves_no_file(tmp_path, pages):
+    """Each file takes a page: counters of all, table of ranks, counters of a pair, two messages."""
+    script = SCRIPTS / "hccl_full_disk.py"
+    variables = ("ASCEND_SIM_DEVICES=2", "HCCL_EXEC_TIMEOUT=60", f"TMPDIR={tmp_path}")
+    command = (
+        "env",
+        "-u",
+        "ASCEND_SIM_REPORT_DIR",
+        *variables,
+        sys.executable,
+        str(script),
+        str(folders.library("ascend_sim_cann")),
+    )
+    done = run_with_pages(tmp_path, pages, command)
+    assert (done.returncode, done.files) == (0, {}), done
+    found = json.loads(done.stdout)
+    expected = {
+        0: ["join"],
+        1: ["join"],
+        2: ["send", "receive"],
+        3: ["wait of the sender", "wait of the receiver"],
+        5: [],
+    }
+    full = {name: text for name, (status, text) in found.items() if status}
+    assert list(full) == expected[pages], found
+    assert {status for status, _ in found.values() if status} <= {SYSTEM_CALL, COMMUNICATION_FAILED}
+    assert all("/hccl-" in text and "No space left on device." in text for text in full.values()), full
 
 
 @pytest.mark.parametrize("check", checks_of(DEVICES))

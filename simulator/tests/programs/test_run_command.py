@@ -13,6 +13,7 @@ import pytest
 from ascend_sim import folders
 from ascend_sim.cli.app import app
 from ascend_sim.programs import find_torch_npu, session
+from full_disk import run_with_pages
 from typer.testing import CliRunner
 
 
@@ -555,6 +556,20 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
 ctypes.CDLL(sys.argv[1])
 """
+
+
+@pytest.mark.parametrize("pages", [0, 2, 40])
+def test_a_cache_without_room_is_named_and_left_empty(tmp_path, pages):
+    """The program does not run."""
+    command = [sys.executable, "-m", "ascend_sim.cli", "run", "--", sys.executable, "-c", "print(1)"]
+    done = run_with_pages(tmp_path, pages, ["env", f"XDG_CACHE_HOME={tmp_path}", *command])
+    assert (done.returncode, done.stdout, done.files) == (2, "", {"ascend-sim": ""})
+    assert re.fullmatch(
+        r"\[sim\] cache must be available but \S+/ascend-sim cannot be written: "
+        r".*No space left on device.*\.\n"
+        r"Name a folder one may write in: XDG_CACHE_HOME=PATH\.\n",
+        done.stderr,
+    ), done.stderr
 
 
 def test_a_report_without_room_on_the_disk_makes_the_run_unclean(tmp_path):
