@@ -80,8 +80,8 @@ NONSENSE_OF_A_CALL = {
         "[sim] backend must be available but libascend_sim.so cannot be used: it was not found in /nowhere.\n"
     ),
     "NPU_ROPE_BACKEND=sim ASCEND_SIM_KERNELS=/nowhere.so": (
-        "must be compiled but got none (/nowhere.so: cannot open shared object file: No such file or "
-        "directory)."
+        "must be in a library of simulated kernels but got /nowhere.so: cannot open shared object file: "
+        "No such file or directory."
     ),
 }
 
@@ -229,7 +229,7 @@ def test_a_truncated_library_of_kernels_does_not_end_the_process(tmp_path: Path,
     os.truncate(kernels, int(part * os.path.getsize(kernels)))
     status, output = output_of(CALL, ASCEND_SIM_KERNELS=str(kernels), NPU_ROPE_BACKEND="sim")
     assert status == 0, output
-    assert "must be compiled but got none (its library is truncated)." in output
+    assert "must be in a library of simulated kernels but got a library that is truncated." in output
 
 
 def test_whole_libraries_are_whole_and_a_cut_is_found_anywhere(tmp_path: Path) -> None:

@@ -226,8 +226,8 @@ void* OpCall::Implementation::find_kernel_entry(size_t column) const {
     const std::string entry = kernel_entry_name(type, object_path);
     if (void* found = ascend_sim_find_kernel(kernel_folder().c_str(), entry.c_str())) return found;
     const char* reason = dlerror();
-    refuse(kNoKernel, "kernel " + entry + " must be compiled but got none (" +
-                          (reason ? reason : "its library is truncated") + ").");
+    refuse(kNoKernel, "kernel " + entry + " must be in a library of simulated kernels but got " +
+                          (reason ? reason : "a library that is truncated") + ".");
 }
 
 // The key contains each tensor's storage format. So NCHW and ND have separate cache entries, although they select the
