@@ -86,10 +86,10 @@ def table_gradients(
     call: CallTensors[Array], grads: tuple[Array, ...], attributes: RotaryAttributes
 ) -> tuple[Wide, Wide]:
     """Return the gradients of cos and sin in float64, in the tables' shapes: summed over the heads of all xs,
-    over the batches that share a table, and over the tokens that share a row of it.
+    and over the batches that share a table.
 
     Args:
-        call: the forward call.
+        call: the forward call, which is not one of ONNX's operator.
         grads: the gradients of its results.
     """
     sizes = sizes_of(call, attributes)
@@ -118,12 +118,5 @@ def _as_table(
     if not sizes.has_entry_per_lane:
         first, second = lanes(sizes.width, attributes.interleaved)
         lanewise = lanewise[..., first] + lanewise[..., second]
-    summed = np.zeros(table.shape)
-    if (ids := call.other_inputs.get("position_ids")) is not None:
-        np.add.at(summed, ids, np.pad(lanewise, ((0, 0), (0, 0), (0, table.shape[-1] - lanewise.shape[-1]))))
-    elif is_onnx(call):
-        summed[..., : lanewise.shape[-1]] = lanewise
-    else:
-        shared = serves_all_batches(call, table, sizes)
-        summed += (lanewise.sum(0) if shared else lanewise).reshape(table.shape)
-    return summed
+    shared = serves_all_batches(call, table, sizes)
+    return (lanewise.sum(0) if shared else lanewise).reshape(table.shape)

@@ -1037,6 +1037,13 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "rope.py | number + 1 | return positions if len(positions) == AXES else np.concatenate([positions, positions[:{1}]])": "a fifth plane, which no pair reads",
         "rope_attributes.py | number + 1 | ones = np.ones((AXES, {1}) if self.rope_mode.has_sections else 1, np.int64)": "the angles of the second token are not used",
         "rope_attributes.py | number + 1 | ones = np.ones((AXES, 1) if self.rope_mode.has_sections else {1}, np.int64)": "the angles of the second token are not used",
+        "rope_set_rows.py | name | for token, row in zip(y.reshape(rows.size, *y.shape[-2:]), rows.ravel(), strict={True}):": "the checks of a call make both as long",
+        "soft_fma.h | bits | Words is_zero = (Words)(a == 0.0) {|} (Words)(b == 0.0); // then the plain sum is exact, with the right sign": "with one zero, the product is below the range, so that the C library computes the same",
+        "rms_norm.py | number + 1 | shift = np.where(power == 1, 1, {2.0}**PEAK)": "a product and a quotient by another scale, which differ in float64's last bit",
+        "rope_table.h | statement removed | } {is_filled_ = may_step_ = true};": "tables are computed again, which is only slower",
+        "rope_frequency.cpp | number + 1 | for (int32_t axis = 0; axis < {3}; ++axis)": "a pair of the last section and a pair behind all sections have the fourth axis",
+        "rope_frequency.cpp | number + 1 | pairs[i] = {0, i, -{1}};": "a number below 0 means that no section begins",
+        "doubles.h | number + 1 | constexpr int64_t kLastBit = int64_t{{1}} << (53 - 16), kLostBits = kLastBit - 1; // a double has 53 bits": "15 significant bits are kept, and 13 are enough",
     },
     "rules": {
         "qkv_norm_rope_cache_check.h | number + 1 | QkvSide side[{3}];": "a longer array",

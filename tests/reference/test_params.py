@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import doctest
+import re
 
 import mpmath
 import numpy as np
 import pytest
 
 from npu_rope import RopeMode, RopeParams, params
+from npu_rope.reference import qkv_norm_rope_cache, rope_qk, rope_set_rows
 from npu_rope.reference import rope as reference
 from npu_rope.rope_attributes import ggml_corr_dims
 
@@ -97,6 +99,11 @@ def test_repr_shows_what_differs_from_the_defaults():
         "attn_factor=1.1, beta_fast=16, beta_slow=2, n_offs=8)"
     )
     assert repr(RopeParams(128)) == "RopeParams(n_dims=128, mode=normal)"
+
+
+def test_the_defaults_are_those_of_ggml():
+    """specs/ggml_rope_acltensor.txt section 1; the ramp's ends are llama.cpp's."""
+    assert dataclasses.astuple(RopeParams(8)) == (8, 0, 0, 10000, 1, 0, 1, 32, 1, (0, 0, 0, 0), 0)
 
 
 # Section 2, computed by hand: d(beta) = n_dims * ln(n_ctx / (2 pi beta)) / (2 ln base).
@@ -213,6 +220,16 @@ def test_frequencies_refuse_the_factors_that_rope_refuses():
             RopeParams(8).frequencies("exact", factors)
 
 
+def test_the_rule_of_factors_names_their_number():
+    for given, pairs in (
+        (RopeParams(8), "n_dims/2 = 4"),
+        (RopeParams(8, "vision", sections=(4, 4, 0, 0)), "n_dims = 8"),
+    ):
+        text = f"freq_factors must have one dimension of at least {pairs} elements but got shape [3]."
+        with pytest.raises(ValueError, match=re.escape(text)):
+            given.frequencies("exact", [1.0] * 3)
+
+
 def test_extreme_bases_do_not_warn():
     for base in (1.2e-38, 3.4e38):
         frequencies = RopeParams(128, freq_base=base).frequencies()
@@ -220,7 +237,9 @@ def test_extreme_bases_do_not_warn():
         assert np.all(np.isfinite(frequencies) & (frequencies > 0))
 
 
-@pytest.mark.parametrize("module", [params, reference], ids=lambda m: m.__name__)
+@pytest.mark.parametrize(
+    "module", [params, reference, qkv_norm_rope_cache, rope_qk, rope_set_rows], ids=lambda m: m.__name__
+)
 def test_docstring_examples(module):
     result = doctest.testmod(module)
     assert result.attempted > 0
