@@ -305,6 +305,7 @@ class KernelArea:
     def __init__(self, kernel: Any) -> None:
         self.kernel, self.EQUIVALENT = kernel, kernel.EQUIVALENT
         self._unchanged: tempfile.TemporaryDirectory[str] | None = None
+        self._last_catch: dict[str, Any] = {}  # by file
 
     def sources(self) -> list[Path]:
         """Return the files that are changed."""
@@ -319,11 +320,13 @@ class KernelArea:
         return key_of(mutant)
 
     def prepare(self, mutants: Sequence[Mutant], workers: int) -> None:
-        """Build every column of the unchanged kernels, and write its library and its cycles.
+        """Build every column of the unchanged kernels once, and write its library and its cycles.
 
         Raises:
             CannotBuild: a column does not pass.
         """
+        if self._unchanged is not None:
+            return
         self._unchanged = tempfile.TemporaryDirectory()
 
         def reason(column: Any) -> str:
@@ -341,17 +344,25 @@ class KernelArea:
         return Path(self._unchanged.name)
 
     def judge(self, mutant: Mutant, worker: int) -> tuple[str, str]:
-        """Try the columns in order until one catches the mutant or does not compile it."""
+        """Try the columns until one catches the mutant or does not compile it.
+
+        The column that caught the file's previous mutant comes first.
+        """
+        columns = self.kernel.columns_for(mutant.file)
+        if last := self._last_catch.get(mutant.file):
+            columns = [last, *(c for c in columns if c is not last)]
         with tempfile.TemporaryDirectory() as name:
             write_sources(mutant, Path(name))
-            for column in self.kernel.columns_for(mutant.file):
+            for column in columns:
                 state, by = try_column(self.kernel, column, Path(name), self._folder())
+                if state == CAUGHT:
+                    self._last_catch[mutant.file] = column
                 if state != SURVIVED:
                     return state, by
         return SURVIVED, ""
 
     def learn(self, file: str, state: str, by: str) -> None:
-        """Keep the order of the columns: it does not depend on earlier outcomes."""
+        """Learn nothing: an outcome does not name the column."""
 
 
 # ---- a run ----------------------------------------------------------------------------------------
