@@ -682,6 +682,7 @@ NORM_TESTS = (
             "tests/norm/test_add_rms_norm.py",
         ),
         *("tests/norm/test_norm_gradients_torch.py", "tests/norm/test_rms_norm_torch.py"),
+        "tests/norm/test_rms_norm_rounded_last.py",
         **LIBRARY,
     ),
 )
@@ -1044,6 +1045,11 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "rope_frequency.cpp | number + 1 | for (int32_t axis = 0; axis < {3}; ++axis)": "a pair of the last section and a pair behind all sections have the fourth axis",
         "rope_frequency.cpp | number + 1 | pairs[i] = {0, i, -{1}};": "a number below 0 means that no section begins",
         "doubles.h | number + 1 | constexpr int64_t kLastBit = int64_t{{1}} << (53 - 16), kLostBits = kLastBit - 1; // a double has 53 bits": "15 significant bits are kept, and 13 are enough",
+        "rope_table.h | comparison | moves |= on_axis {==} 1;": "a step of 1 on every axis is not used, which is only slower",
+        "soft_fma.h | comparison | (Words)(magnitude(c) {<} 0x1p1000) & (Words)(magnitude(product) < 0x1p1000);": "the range is narrower than needed, and at its limit both ways are exact",
+        "soft_fma.h | number + 1 | Words is_zero = (Words)(a == 0.0) | (Words)(b == {0.0}); // then the plain sum is exact, with the right sign": "a product with 1 is exact too, and with 0 the C library computes the same",
+        "rope_frequency.cpp | number + 1 | return -{1};": "every number below 0 means that no section begins",
+        "rope_frequency.cpp | assignment | for (int32_t section : p.sections) sector_count {+=} section;": "a remainder has the sign of the dividend, so a negative divisor gives the same one",
     },
     "rules": {
         "qkv_norm_rope_cache_check.h | number + 1 | QkvSide side[{3}];": "a longer array",

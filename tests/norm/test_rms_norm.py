@@ -227,6 +227,16 @@ def test_a_product_in_float64_is_rounded_once(dtype, isa, force_isa):
     assert bytes_of(rounded) != bytes_of(products.astype(np.float32).astype(NUMPY_DTYPES[dtype]))
 
 
+@pytest.mark.parametrize("isa", SUPPORTED)
+def test_the_last_bit_of_a_float64_decides_a_tie(isa, force_isa):
+    """1 + 2^-11 is a tie of float16. With another 2^-52, the first element becomes 1 + 2^-10, not 1."""
+    force_isa(isa)
+    x = np.array([[1 + 2.0**-11 + 2.0**-52, 1.0]])
+    for backend in ("reference", "cpu"):
+        y = rms_norm(x, np.float64(1), epsilon=0.0, stash_type=10, backend=backend)
+        assert y[0, 1] == 1 - 2.0**-11
+
+
 # ---- numbers -------------------------------------------------------------------------------------------
 
 
@@ -336,6 +346,15 @@ def test_nan_payloads_do_not_become_numbers(backend):
     scale = np.ones(2, NUMPY_DTYPES["bfloat16"])
     y = unless_refused(backend, ["bfloat16"], lambda: rms_norm(x, scale, backend=backend))
     assert y is None or np.all(np.isnan(y[1].astype(np.float32)))
+
+
+@pytest.mark.parametrize("isa", SUPPORTED)
+def test_a_row_of_nans_with_low_bits_stays_one(isa, force_isa):
+    force_isa(isa)
+    x = np.ones((1, 32), np.float32)
+    x.view(np.uint32)[0, 3] = 0x7FFFFFFF
+    y = rms_norm(x, np.ones(32, NUMPY_DTYPES["bfloat16"]), backend="cpu")
+    assert np.all(np.isnan(y.astype(np.float32)))
 
 
 @on_hosts

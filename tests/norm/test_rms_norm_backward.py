@@ -91,7 +91,7 @@ def test_any_call_meets_the_bound(call, n, seed, backend):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_instruction_set_meets_the_bound(isa, dtype, force_isa, guarded):
     force_isa(isa)
-    for n in (1, 31, 33, 511, 513, 1025):
+    for n in (1, 31, 33, 511, 512, 513, 1025):
         judge_gradients(
             NormSetup(dtype, shape=(6, n), stash_type=11 if dtype == "float64" else 1), "cpu", guarded
         )

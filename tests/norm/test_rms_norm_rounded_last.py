@@ -71,6 +71,11 @@ def test_rows_that_are_computed_in_double_are_within_their_bounds(dtype, scale_d
         assert_within_ends(OPERATOR(x, scale, -1, epsilon, 1.0), x, scale, epsilon, 1.0)
 
 
+def test_the_offset_scale_of_a_row_in_double_is_rounded_to_float32():
+    x, scale = torch.randn(4, 1040) * 2.0**-60, torch.randn(1040)
+    assert torch.equal(OPERATOR(x, scale, -1, 0.0, 1.0), rms_norm(x, scale + 1.0, epsilon=0.0))
+
+
 @pytest.mark.parametrize(("dtype", "scale_dtype"), PAIRS)
 def test_a_nan_of_the_scale_stays_a_nan_whatever_its_bits(dtype, scale_dtype):
     bits = torch.int32 if scale_dtype == torch.float32 else torch.int16
