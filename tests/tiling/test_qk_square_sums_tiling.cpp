@@ -42,6 +42,12 @@ void common_shapes_use_cores_and_ub_well() {
     CHECK(c, c.data.common.tile_tokens[1] == 4 * c.data.common.tile_tokens[0]);
     c = tile_call(make_call(64, 32, 8, 128, NPU_ROPE_FLOAT16), "Ascend310P3");
     CHECK(c, c.launch.block_dim == 8);
+    // As many tokens as cores: each core has one.
+    c = tile_call(make_call(48, 32, 8, 128, NPU_ROPE_BFLOAT16), "Ascend910B1");
+    CHECK(c, c.launch.tiling_key == kSquareSumsRows && c.launch.block_dim == 48);
+    // All heads of a token, with their sums and the temporaries, fill UB exactly.
+    c = tile_call(make_call(36, 172, 0, 128, NPU_ROPE_FLOAT16), "Ascend910B1", 1);
+    CHECK(c, c.data.common.tile_heads == 172);
     // A long token is split by heads, a short one is not: the cores would wait longer than the sums take.
     c = tile_call(make_call(1, 2048, 512, 128, NPU_ROPE_BFLOAT16), "Ascend910B1");
     CHECK(c, c.launch.tiling_key == kSquareSumsSplitRows && c.launch.block_dim == 48);
@@ -96,21 +102,66 @@ void one_short_head_has_buffers_of_whole_vectors() {
             }
 }
 
+// On Ascend310P a DMA stores at least 4 sums.
+void few_sums_are_stored_by_the_scalar_unit() {
+    for (int64_t S : {1, 3, 4, 5}) {
+        Case c = tile_call(make_call(S, 2, 1, 64, NPU_ROPE_FLOAT16), "Ascend310P3");
+        CHECK(c, c.data.stores_by_scalar == (S < 4));
+        c = tile_call(make_call(S, 2, 1, 64, NPU_ROPE_FLOAT16), "Ascend910B1");
+        CHECK(c, c.data.stores_by_scalar == 0);
+    }
+}
+
 void distant_tokens_are_accepted() {
     const int64_t gap = int64_t{1} << 33;
     for (const char* chip : {"Ascend910B1", "Ascend310P3"})
         check_cover(tile_call(make_call(9, 3, 2, 64, NPU_ROPE_FLOAT16, 0, gap), chip));
 }
 
-void too_many_heads_are_refused() {
-    QkSquareSumsTilingInput in = make_call(2, int64_t{1} << 31, 1, 1, NPU_ROPE_FLOAT16);
-    QkSquareSumsTilingData data;
-    KernelLaunch launch;
-    const std::string message = qk_square_sums_tiling(in, *find_platform("Ascend910B1"), &data, &launch).message();
-    const std::string expected = "[qk_square_sums] q must have at most 1073741823 heads on an NPU but got 2147483648.";
+void expect_equal(const std::string& message, const std::string& expected) {
     if (message == expected) return;
     std::fprintf(stderr, "%s\n", message.c_str());
     ++g_failures;
+}
+
+void too_many_heads_are_refused() {
+    const auto message_of = [](int64_t heads) {
+        QkSquareSumsTilingData data;
+        KernelLaunch launch;
+        const QkSquareSumsTilingInput in = make_call(2, heads, heads, 1, NPU_ROPE_FLOAT16);
+        return qk_square_sums_tiling(in, *find_platform("Ascend910B1"), &data, &launch).message();
+    };
+    const std::string rule = "[qk_square_sums] q must have at most 1073741823 heads on an NPU but got ";
+    expect_equal(message_of(1073741823), "");
+    expect_equal(message_of(1073741824), rule + "1073741824.");
+    expect_equal(message_of(int64_t{1} << 31), rule + "2147483648.");
+}
+
+void a_call_without_elements_has_no_launch() {
+    float memory[64] = {};
+    const auto tensor = [&](int64_t S, int64_t N, int64_t D) {
+        return npu_rope_tensor{memory, NPU_ROPE_FLOAT32, 3, {S, N, D}, {N * D, D, 1}};
+    };
+    const auto check_elements = [&](int64_t S, int64_t Nq, int64_t Nk, int64_t D) {
+        const npu_rope_tensor q = tensor(S, Nq, D), k = tensor(S, Nk, D);
+        const npu_rope_tensor out{memory + 32, NPU_ROPE_FLOAT32, 2, {S, 2}, {2, 1}};
+        TilingResult<QkSquareSumsTilingData> tiled;
+        expect_equal(check_and_tile_qk_square_sums({&q, &k, &out}, *find_platform("Ascend910B1"), &tiled).message(),
+                     "");
+        if (tiled.has_elements() != (S * (Nq + Nk) * D != 0)) ++g_failures;
+    };
+    for (int64_t S : {0, 1, 3})
+        for (int64_t Nq : {0, 1, 2})
+            for (int64_t Nk : {0, 1})
+                for (int64_t D : {0, 1, 4}) check_elements(S, Nq, Nk, D);
+}
+
+void a_missing_output_is_refused() {
+    float memory[24] = {};
+    const npu_rope_tensor x{memory, NPU_ROPE_FLOAT32, 3, {3, 2, 4}, {8, 4, 1}};
+    TilingResult<QkSquareSumsTilingData> tiled;
+    expect_equal(check_and_tile_qk_square_sums({&x, &x, nullptr}, *find_platform("Ascend910B1"), &tiled).message(),
+                 "[qk_square_sums] out must be a tensor but got NULL.");
 }
 
 void an_output_with_gaps_is_refused() {
@@ -120,11 +171,8 @@ void an_output_with_gaps_is_refused() {
     const auto check_stride = [&](int64_t stride, const std::string& expected) {
         const npu_rope_tensor out{memory + 32, NPU_ROPE_FLOAT32, 2, {3, 2}, {stride, 1}};
         TilingResult<QkSquareSumsTilingData> tiled;
-        const std::string message =
-            check_and_tile_qk_square_sums({&x, &x, &out}, *find_platform("Ascend910B1"), &tiled).message();
-        if (message == expected) return;
-        std::fprintf(stderr, "%s\n", message.c_str());
-        ++g_failures;
+        expect_equal(check_and_tile_qk_square_sums({&x, &x, &out}, *find_platform("Ascend910B1"), &tiled).message(),
+                     expected);
     };
     check_stride(2, "");
     check_stride(3, rule + "[3, 1].");
@@ -140,9 +188,12 @@ int main() {
     a_token_is_split_if_that_saves_more_than_the_wait();
     heads_are_long_from_8193_elements();
     one_short_head_has_buffers_of_whole_vectors();
+    few_sums_are_stored_by_the_scalar_unit();
     distant_tokens_are_accepted();
     too_many_heads_are_refused();
+    a_call_without_elements_has_no_launch();
+    a_missing_output_is_refused();
     an_output_with_gaps_is_refused();
-    std::printf("10 tests, %d failure(s)\n", g_failures);
+    std::printf("13 tests, %d failure(s)\n", g_failures);
     return g_failures != 0;
 }
