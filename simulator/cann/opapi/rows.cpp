@@ -119,9 +119,8 @@ void scatter_slices(const Operand& out, size_t dim, const Operand& index, const 
     if (out.count() == 0 || index.count() == 0) return;
     Operand target = at_least_vector(out);
     std::vector<char> storage;
-    Operand rows = at_least_vector(separate_from(out, source, &storage));
-    // The ranks may differ if both have one element.
-    while (rows.shape.size() < target.shape.size()) rows = with_repeated_dimension(rows, 0, 1);
+    const Operand rows = at_least_vector(separate_from(out, source, &storage));
+    // A scalar `out` takes a source of one element with any number of dimensions.
     while (target.shape.size() < rows.shape.size()) target = with_repeated_dimension(target, 0, 1);
     const std::vector<int64_t> indices = indices_of(index, "index", target.shape[dim]);
     for (size_t i = 0; i < indices.size(); ++i)

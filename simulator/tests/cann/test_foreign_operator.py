@@ -159,7 +159,8 @@ def test_a_column_without_a_compiled_kernel_is_refused(device):
     status, message = refused(device, call(**half, out=np.zeros((3, 7), np.float16)))
     assert status == 561003
     entry = "weighted_add__ascend910b__half_half_half"
-    assert message.startswith(f"[WeightedAdd] kernel {entry} must be in a library of simulated kernels but got ")
+    rule = f"[WeightedAdd] kernel {entry} must be in a library of simulated kernels but got "
+    assert message.startswith(rule)
 
 
 DEFINITION = """

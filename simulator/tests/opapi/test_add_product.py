@@ -35,12 +35,12 @@ def check(out, self, first, second, *, beta=1.0, alpha=1.0, product, scaled, tot
 
 
 @pytest.mark.parametrize("shape", [(5, 7), (1, 7), (7,), (5, 1), (1,)])
-@pytest.mark.parametrize(("beta", "alpha"), [(1.0, 1.0), (0.5, 2.0)])
-def test_addmm_broadcasts_self(opapi, shape, beta, alpha):
+@pytest.mark.parametrize(("k", "beta", "alpha"), [(40, 1.0, 1.0), (40, 0.5, 2.0), (1, 0.5, 2.0)])
+def test_addmm_broadcasts_self(opapi, shape, k, beta, alpha):
     self, a, b, out = (
         random(shape, F16),
-        random((5, 40), F16, 1),
-        random((40, 7), F16, 2),
+        random((5, k), F16, 1),
+        random((k, 7), F16, 2),
         np.zeros((5, 7), F16),
     )
     factors = {"beta": beta, "alpha": alpha}

@@ -370,6 +370,7 @@ def test_refusals_with_the_status_of_a_tiling(opapi_910b):
     [
         ({"pre_tokens": -1, "next_tokens": -1}, "preTokens and nextTokens must not both be negative for"),
         ({"pre_tokens": 2, "next_tokens": -3}, "preTokens and nextTokens must have a sum of at least 0"),
+        ({"pre_tokens": -1, "next_tokens": 0}, "preTokens and nextTokens must have a sum of at least 0"),
         ({"pre_tokens": -9}, "preTokens must be greater than -9 for sparseMode 0 but got -9."),
         ({"next_tokens": -5}, "nextTokens must be greater than -5 for sparseMode 0 but got -5."),
         ({"next_tokens": -3, "actual_seq_lengths": [5, 3]}, "nextTokens must be greater than -3"),

@@ -158,6 +158,12 @@ def test_flip_reverses(opapi_910b, dims):
     assert_same(out, np.flip(x, dims))
 
 
+def test_flip_in_place(opapi_910b):
+    x = np.array([1, 2], np.float32)
+    opapi_910b.call("Flip", {"self": x, "dims": [0], "out": x})
+    assert x.tolist() == [2, 1]
+
+
 @pytest.mark.parametrize(
     ("shifts", "dims"), [((1,), (2,)), ((2, -1), (0, -1)), ((7, 7), (0, 0)), ((-13,), (1,)), ((0,), (0,))]
 )

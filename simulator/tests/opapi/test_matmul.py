@@ -337,6 +337,16 @@ def test_products_read_a_weight_in_blocks(opapi, k, n, is_transposed):
         check(out, left, matrix, roundings=[F16])
 
 
+def test_the_stride_of_the_batch_of_a_weight_in_blocks(opapi):
+    a, weight, out = random((2, 3, 16), F16), random((32, 16), F16, 1), np.zeros((2, 3, 32), F16)
+    call(opapi, "BatchMatMul", a, Stored(to_nz(weight), 1, (1, 16, 32), (7, 1, 16), NZ), out)
+    check(out, a, weight.T, roundings=[F16])
+    apart = Stored(np.zeros(2048, F16), 1, (2, 16, 32), (1024, 32, 1), NZ)
+    text = "mat2 must be contiguous or transposed in its last two dimensions but got the strides [1024,32,1]"
+    assert text in str(refused(opapi, "BatchMatMul", a, apart, out))
+    opapi.free_tensors()
+
+
 def test_nz_is_refused_for_other_arguments(opapi):
     a, nz, out = random((16, 16), F16), to_nz(random((16, 16), F16)), np.zeros((16, 16), F16)
     stored = Stored(nz, 1, (16, 16), (16, 1), NZ)

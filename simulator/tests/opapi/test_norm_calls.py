@@ -160,12 +160,15 @@ def test_rms_norm_refusals(opapi_910b, function):
     nine = (1,) * 6 + (2, 3, 32)
     refused += [
         ({"x": uniform("float16", nine)}, "x must have 1 to 8 dimensions but got 9"),
+        ({"x": uniform("float16", (1,) * 16 + nine)}, "x must have 1 to 8 dimensions but got 25"),
         ({"gamma": uniform("float16", nine)}, "gamma must have 1 to 8 dimensions but got 9"),
         ({"y_out": uniform("float16", nine)}, r"y_out must have the shape \[2,3,32\]"),
         ({"rstd_out": np.zeros((1,) * 9, np.float32)}, "rstd_out must have 6 elements"),
     ]
     for changes, message in refused:
         assert_refused(opapi_910b, function, changed(given, **changes), message, TILING)
+    many = changed(given, x=uniform("float16", (1,) * 17 + nine))
+    assert_refused(opapi_910b, function, many, "x must have 0 to 25 dimensions but got 26")
     for name in ("y_out", "rstd_out"):
         view = changed(given, **{name: strided(given[name])})
         assert_refused(opapi_910b, function, view, f"{name} must be contiguous but got the strides")
@@ -240,6 +243,12 @@ def test_add_rms_norm_is_the_formula_with_the_kernels_roundings(opapi, shape, ra
             assert np.all(given["rstd_out"] == 1)
         else:
             assert_near(given["rstd_out"], rms(rounded, rank), given["gamma"].size + 64 * 2**14)
+
+
+def test_add_rms_norm_of_rows_of_one_element(opapi_910b):
+    given = added_call("float32", (3, 1))
+    opapi_910b.call("AddRmsNorm", given)
+    assert_added_norm(given, given["y_out"], given["x_out"], 1)
 
 
 @pytest.mark.parametrize("with_x", [True, False])

@@ -125,6 +125,26 @@ def test_argmax_refuses_what_the_documents_exclude(opapi):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("op", "name", "rank", "is_refused_on_310p"),
+    [
+        ("ArgMin", "int32", 7, False),
+        ("ArgMin", "int32", 8, True),
+        ("ArgMin", "float32", 8, False),
+        ("ArgMax", "int32", 8, False),
+    ],
+)
+def test_arg_extremes_of_many_dimensions(opapi, op, name, rank, is_refused_on_310p):
+    x, out = np.zeros((1,) * rank, TYPES[name]), np.ones((1,) * (rank - 1), np.int32)
+    given = {"self": x, "dim": 0, "keepdim": False, "out": out}
+    if opapi.is_310p and is_refused_on_310p:
+        message = "self must have at most 7 dimensions for an integer type on this chip but got 8"
+        assert_refused(opapi, op, given, message)
+    else:
+        opapi.call(op, given)
+        assert np.all(out == 0)
+
+
 @pytest.mark.parametrize("name", [*SORTED, "float64", "bool"])
 def test_max_and_min_of_all_elements(opapi, name):
     x = strided(random_of(name, (3, 40)))

@@ -62,7 +62,7 @@ def case(k, n, m=3, *, group=32, dtype=F16, low=-128, high=128, seed=0):
     return x, weight, scale, np.zeros((m, n), dtype)
 
 
-@pytest.mark.parametrize(("k", "n"), [(64, 1), (64, 5), (256, 40), (96, 130)])
+@pytest.mark.parametrize(("k", "n"), [(64, 1), (64, 5), (65, 5), (256, 40), (96, 130)])
 def test_int8_in_groups_of_32_as_ggml_passes_q8_0(opapi, k, n):
     x, weight, scale, y = case(k, n)
     call(opapi, x, weight.T, scale.T, y, group=32)
@@ -111,18 +111,19 @@ def test_a_contiguous_weight_with_a_transposed_x(opapi):
     check(y, expected(x, weight.T, scale.T, group=32))
 
 
-def test_batches_on_310p(opapi):
-    x, weight, scale, _ = case(64, 6, m=8)
-    batches, y = x.reshape(2, 4, 64), np.zeros((2, 4, 6), F16)
+@pytest.mark.parametrize("n", [1, 6])
+def test_batches_on_310p(opapi, n):
+    x, weight, scale, _ = case(64, n, m=8)
+    batches, y = x.reshape(2, 4, 64), np.zeros((2, 4, n), F16)
     if not opapi.is_310p:
         assert "x must have 2 dimensions but got 3" in refused(opapi, batches, weight.T, scale.T, y, group=32)
         return
     call(opapi, batches, weight.T, scale.T, y, group=32)
-    check(y.reshape(8, 6), expected(x, weight.T, scale.T, group=32))
+    check(y.reshape(8, n), expected(x, weight.T, scale.T, group=32))
     apart = np.repeat(weight[None], 4, axis=0)[::2].transpose(0, 2, 1)  # each batch is transposed
     together = np.repeat(weight[None], 2, axis=0).transpose(0, 2, 1)
     call(opapi, batches, together, scale.T, y, group=32)
-    check(y.reshape(8, 6), expected(x, weight.T, scale.T, group=32))
+    check(y.reshape(8, n), expected(x, weight.T, scale.T, group=32))
     assert "weight must be contiguous or transposed" in refused(opapi, batches, apart, scale.T, y, group=32)
 
 
@@ -247,6 +248,7 @@ def test_910b_refuses_large_and_odd_sizes(opapi_910b):
     weight = np.zeros((65536, 2), np.int8)
     text = refused(opapi_910b, np.zeros((1, 65536), F16), weight, np.ones(2, F16), np.zeros((1, 2), F16))
     assert "each of k and n must be at most 65535 but got 65536" in text
-    odd = Stored(np.zeros(8, np.uint8), INT4, (3, 5), (1, 3))
-    text = refused(opapi_910b, np.zeros((1, 3), F16), odd, np.ones(5, F16), np.zeros((1, 5), F16))
-    assert "the contiguous dimension of a weight of int4 must be even but got 3" in text
+    for k, n in ((3, 5), (1, 2)):
+        odd = Stored(np.zeros(8, np.uint8), INT4, (k, n), (1, k))
+        text = refused(opapi_910b, np.zeros((1, k), F16), odd, np.ones(n, F16), np.zeros((1, n), F16))
+        assert f"the contiguous dimension of a weight of int4 must be even but got {k}" in text
