@@ -312,9 +312,11 @@ int32_t synchronize_all(const char* call) {
     check_copy_sources(end.clock);
     scheduler.device_wait = end.clock;
     scheduler.has_device_wait = true;
+    // The first stream's error is the result (hicann/runtime src/runtime/core/src/context/context.cc,
+    // Context::SyncStreamsWithTimeout), so it is taken last: take_error() notes the text and the last status.
     int32_t status = 0;
-    for (const StreamPosition& target : end.positions)
-        if (int32_t error = take_error(target.stream); error && !status) status = error;
+    for (auto target = end.positions.rbegin(); target != end.positions.rend(); ++target)
+        if (int32_t error = take_error(target->stream)) status = error;
     return status;
 }
 

@@ -424,11 +424,13 @@ def test_a_second_phase_without_executor_repeats_the_first_one_s_error(cann, ten
 OPERATOR = r"""
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <string>
 #include "cann/runtime/objects.h"
 #include "include/ascend_sim_cann.h"
 // Queues work that writes `bytes` from `at` on, even past its allocation, or throws if `at` is null.
 extern "C" __attribute__((visibility("default"))) int run(char* at, uint64_t bytes, const char* report) {
-    auto* e = new aclOpExecutor;
+    auto e = std::make_unique<aclOpExecutor>();
     e->name = "MadeUp";
     e->run = [=](void*, uint64_t) -> int32_t {
         if (!at) throw std::length_error("no address");
@@ -436,7 +438,7 @@ extern "C" __attribute__((visibility("default"))) int run(char* at, uint64_t byt
         if (*report) simulated_cann::record_launch("MadeUp", report);
         return bytes == 1 ? 77 : 0;
     };
-    return simulated_cann::launch(nullptr, 0, e, nullptr);
+    return simulated_cann::launch(nullptr, 0, std::move(e), nullptr);
 }
 static int runs, releases;
 static uint8_t* addresses_seen[4];
@@ -457,6 +459,12 @@ extern "C" __attribute__((visibility("default"))) void seen(int* counts, uint8_t
     counts[0] = runs;
     counts[1] = releases;
     std::copy(addresses_seen, addresses_seen + 4, addresses);
+}
+// The folders of the operator packages, one a line.
+extern "C" __attribute__((visibility("default"))) const char* packages() {
+    static std::string lines;
+    for (const std::string& folder : simulated_cann::operator_packages().folders) lines += folder + "\n";
+    return lines.c_str();
 }
 extern "C" __attribute__((visibility("default"))) uint64_t find(void* at, uint64_t* offset) {
     void* first = nullptr;
@@ -525,6 +533,23 @@ def test_an_allocation_is_found_by_any_of_its_bytes(operator, memory):
         assert offset.value == inside
     for outside in (-1, 100):
         assert operator.find(C.c_void_p(address + outside), C.byref(offset)) == 0
+
+
+def test_packages_are_listed_in_a_file(operator, tmp_path):
+    source = """
+import ctypes as C, sys
+cann, operator = C.CDLL(sys.argv[1]), C.CDLL(sys.argv[2])
+operator.packages.restype = C.c_char_p
+print(operator.packages().decode(), end="")
+"""
+    vendors = [tmp_path / "vendors" / name for name in ("one", "two")]
+    for vendor in vendors:
+        vendor.mkdir(parents=True)
+    (tmp_path / "vendors/config.ini").write_text("load_priority=one,two\n")
+    environment = {**os.environ, "ASCEND_OPP_PATH": str(tmp_path), "ASCEND_CUSTOM_OPP_PATH": ""}
+    command = [sys.executable, "-c", source, str(folders.library("ascend_sim_cann")), operator._name]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [str(vendor) for vendor in vendors]
 
 
 def launch_kernel(operator, pointers, *, arch=220, blocks=3):
@@ -640,13 +665,15 @@ cann.aclrtResetDevice(0)
     assert "has damage at byte 1 behind its end. Found when its device was closed." in damage
 
 
-def test_a_process_that_skips_its_exit_handlers_leaves_a_report_without_end(tmp_path):
-    source = "import ctypes, os, sys; ctypes.CDLL(sys.argv[1]); os._exit(0)"
+@pytest.mark.parametrize("call", ["", "cann.aclCreateDataBuffer(None, C.c_size_t(8)); "])
+def test_a_process_that_skips_its_exit_handlers_leaves_a_report_without_end(tmp_path, call):
+    source = f"import ctypes as C, os, sys; cann = C.CDLL(sys.argv[1]); {call}os._exit(0)"
     environment = {**os.environ, "ASCEND_SIM_REPORT_DIR": str(tmp_path)}
     command = [sys.executable, "-c", source, str(folders.library("ascend_sim_cann"))]
     subprocess.run(command, env=environment, check=True)
     report = session.read_reports(tmp_path, "Ascend910B2")
     assert (report.processes, report.processes_without_end) == (1, 1)
+    assert len(report.beyond_documents) == bool(call)
 
 
 FORKS = """
@@ -704,6 +731,28 @@ def test_a_fork_reports_its_own_work(tmp_path, what):
         assert sum(fork["host_waits"].values()) == (what in ("waited", "damaged"))
         assert len(fork["damage"]) == (what == "damaged")
         assert (fork["race_count"], len(fork["races"])) == ((1, 1) if what == "raced" else (0, 0))
+
+
+def test_a_fork_without_an_end_reports_64_launches(operator, tmp_path):
+    source = """
+import ctypes as C, os, sys
+cann, operator = C.CDLL(sys.argv[1]), C.CDLL(sys.argv[2])
+cann.aclrtSetDevice(0)
+address = C.c_void_p()
+cann.aclrtMalloc(C.byref(address), C.c_size_t(64), 0)
+if os.fork() == 0:
+    for _ in range(64):
+        operator.run(address, C.c_uint64(64), b'{"status":"ok"}')
+    cann.aclrtSynchronizeDevice()
+    os._exit(0)
+os.wait()
+"""
+    environment = {**os.environ, "ASCEND_SIM_REPORT_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", source, str(folders.library("ascend_sim_cann")), operator._name]
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    report = session.read_reports(tmp_path, "Ascend910B2")
+    assert (report.processes, report.processes_without_end) == (2, 1)
+    assert report.launches == {"MadeUp": 64}
 
 
 def test_a_process_without_a_folder_writes_no_report():

@@ -80,6 +80,11 @@ def test_immediate_streams_run_work_at_its_launch():
     assert found[order] == "ok"
 
 
+def test_events_of_immediate_streams_wait_for_no_work():
+    check = "check_events_wait_for_no_work_of_another_thread"
+    assert results(RULES[1], check, ASCEND_SIM_STREAMS="immediate") == {check: "ok"}
+
+
 def test_an_unknown_kind_of_streams_ends_the_process():
     source = "import ctypes as C, sys; C.CDLL(sys.argv[1]).aclrtResetDevice(0)"
     environment = {**os.environ, "ASCEND_SIM_STREAMS": "eager"}
@@ -178,6 +183,40 @@ def test_the_race_of_a_graph_names_streams_of_the_program(tmp_path, where):
     assert text is None or text in done.stderr, done.stderr
 
 
+REPLAY_IN_A_STOPPED_CONTEXT = """
+import sys
+from capture_rules import CANN, KERNEL, OK, begin, ended, fill, fork, make_event, make_memory, make_stream
+from stream_rules import STOP, fail_on
+one, two, joined = begin(), make_stream(), make_event()
+fork(one, two)
+assert fill(make_memory(), 2, two) == OK
+assert CANN.aclrtRecordEvent(joined, two) == OK
+assert CANN.aclrtStreamWaitEvent(one, joined) == OK
+graph = ended(one)
+assert CANN.aclrtStreamWaitEvent(one, make_event(False)) == OK
+assert CANN.aclmdlRIExecuteAsync(graph, one) == OK
+stops = make_stream(STOP)
+fail_on(stops)
+assert CANN.aclrtSynchronizeStream(stops) == KERNEL
+if sys.argv[2] == "destroyed":
+    assert CANN.aclmdlRIDestroy(graph) == OK
+"""
+
+
+@pytest.mark.parametrize(("what", "work_left"), [("kept", 1), ("destroyed", 0)])
+def test_a_graph_ends_with_its_replay_if_the_context_has_stopped(tmp_path, what, work_left):
+    environment = {
+        **os.environ,
+        "ASCEND_SIM_SEED": "0",
+        "ASCEND_SIM_REPORT_DIR": str(tmp_path),
+        "PYTHONPATH": str(SCRIPTS),
+    }
+    library = str(folders.library("ascend_sim_cann"))
+    command = [sys.executable, "-c", REPLAY_IN_A_STOPPED_CONTEXT, library, what]
+    subprocess.run(command, env=environment, capture_output=True, check=True)
+    assert session.read_reports(tmp_path, "Ascend910B2").work_left == work_left
+
+
 WORK_OF_TWO_STREAMS = """
 import ctypes as C, sys
 cann = C.CDLL(sys.argv[1])
@@ -217,6 +256,10 @@ def synchronize(stream):
     assert cann.aclrtSynchronizeStream(stream) == 0
 def free():
     assert cann.aclrtFree(at) == 0
+def free_as_torch():
+    padded = create(cann.aclrtMallocAlign32, C.c_size_t(96), 0)
+    assert cann.aclrtSynchronizeDevice() == 0
+    assert cann.aclrtFree(padded) == 0
 def copy_to_host():
     assert cann.aclrtMemcpy(host, C.c_size_t(64), at, C.c_size_t(64), 2) == 0
 def copy_from_host():
@@ -350,6 +393,22 @@ def test_accesses_that_nothing_orders_are_reported(tmp_path, work):
     assert report.race_count == len(ORDERS[work]), done.stderr
     for text in ORDERS[work]:
         assert f"simulated CANN: race: {text}" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(("uncached", "races"), [("1", 1), ("0", 0)])
+def test_the_wait_of_torch_before_a_free_is_not_the_program_s(tmp_path, uncached, races):
+    environment = {
+        **os.environ,
+        "ASCEND_SIM_SEED": "0",
+        "ASCEND_SIM_REPORT_DIR": str(tmp_path),
+        "PYTORCH_NO_NPU_MEMORY_CACHING": uncached,
+    }
+    work = "fill(one); free_as_torch(); copy_to_host()"
+    command = [sys.executable, "-c", WORK_OF_TWO_STREAMS, str(folders.library("ascend_sim_cann")), work]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    text = conflict("the host's aclrtMemcpy reads", f"stream 0's {FILL} writes")
+    assert done.stderr.count(f"simulated CANN: race: {text}") == races, done.stderr
+    assert session.read_reports(tmp_path, "Ascend910B2").race_count == races
 
 
 def test_the_report_counts_waits_of_the_host_and_the_work_that_is_left(tmp_path):

@@ -32,6 +32,7 @@ from stream_rules import (
     make_stream,
     set_to_one,
     size,
+    statuses_of,
 )
 
 CANN.aclCreateScalar.restype = C.c_void_p
@@ -596,6 +597,35 @@ def check_a_captured_fallback_runs_at_each_replay():
     assert is_capturing(two) == 1  # although the capture is invalid
     assert capture(two) == CAPTURE_INVALIDATED
     assert end(two)[0] == CAPTURE_INVALIDATED
+
+
+def check_events_wait_for_no_work_of_another_thread():
+    """With asynchronous and with immediate streams."""
+    at, one, event = make_memory(), begin(), make_event(False)
+    started, done, found = threading.Event(), threading.Event(), []
+
+    @C.CFUNCTYPE(C.c_int32, C.c_int64)
+    def run(_):
+        started.set()
+        done.wait()
+        return 0
+
+    capture, words = CANN.simulated_cann_host_kernel_capture, words_of(at.value, 1)
+    assert capture(one, b"fallback", words, C.c_int64(1), run, C.c_int64(0)) == OK
+    graph = ended(one)
+
+    def replay_and_wait():
+        found.append(CANN.aclrtSetDevice(0))
+        found.append(CANN.aclmdlRIExecuteAsync(graph, one))
+        found.append(CANN.aclrtSynchronizeStream(one))
+
+    thread = threading.Thread(target=replay_and_wait)
+    thread.start()
+    started.wait()
+    assert statuses_of(event, make_stream()) == (OK, OK, OK)
+    done.set()
+    thread.join()
+    assert found == [OK, OK, OK]
 
 
 # ---- graphs as text ----------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ STREAM_SUBSCRIBE, THREAD_SUBSCRIBE, NOT_SUBSCRIBED = 107011, 107012, 107015
 TO_DEVICE, TO_HOST, IN_DEVICE = 1, 2, 3
 CONTINUE, STOP = 0, 1
 SYNC, PROGRESS, DEVICE_SYNC, TIME_LINE, DEVICE_USE_ONLY, EXTERNAL, IPC = 1, 2, 4, 8, 16, 32, 64
-NO_MEMORY, NOT_SIMULATED = 207001, 200001
+NO_MEMORY, NOT_SIMULATED, COPY_ENGINE = 207001, 200001, 507013
 IS_310P = os.environ.get("ASCEND_SIM_SOC", "").startswith("Ascend310P")
 IS_950 = os.environ.get("ASCEND_SIM_SOC", "").startswith("Ascend950")
 # The status of a kernel's exception: that of the vector core if the chip has separate vector cores, else that
@@ -1094,14 +1094,20 @@ def check_work_on_freed_memory_fails_and_is_named():
     )
 
 
-def set_to_one(at, stream):
-    """Set four floats to 1 by aclnn and return the status of the second phase."""
-    dims, steps = (C.c_int64 * 1)(4), (C.c_int64 * 1)(1)
+def prepare_ones(at, step=1):
+    """Prepare to set four floats to 1 by aclnn; return the size of the workspace and the executor."""
+    dims, steps, storage = (C.c_int64 * 1)(4), (C.c_int64 * 1)(step), (C.c_int64 * 1)(4 * step)
     one_dim = C.c_uint64(1)
-    tensor = CANN.aclCreateTensor(dims, one_dim, 0, steps, C.c_int64(0), 2, dims, one_dim, at)
+    tensor = CANN.aclCreateTensor(dims, one_dim, 0, steps, C.c_int64(0), 2, storage, one_dim, at)
     workspace, executor = C.c_uint64(), C.c_void_p()
     prepare = CANN.aclnnInplaceOneGetWorkspaceSize
     assert prepare(C.c_void_p(tensor), C.byref(workspace), C.byref(executor)) == OK
+    return workspace, executor
+
+
+def set_to_one(at, stream):
+    """Set four floats to 1 by aclnn and return the status of the second phase."""
+    _, executor = prepare_ones(at)
     return CANN.aclnnInplaceOne(None, C.c_uint64(0), executor, stream)
 
 
@@ -1114,16 +1120,42 @@ def check_a_stand_in_on_freed_memory_fails():
     assert content(at, 16) == {FREED}
 
 
-def check_unmapped_host_memory_fails():
+def check_only_a_workspace_of_torch_is_freed_before_its_work():
+    """Without its cache, torch_npu allocates the workspace with a padding."""
+    os.environ["PYTORCH_NO_NPU_MEMORY_CACHING"] = "1"
+    padded, plain = CANN.aclrtMallocAlign32, CANN.aclrtMalloc
+    for allocate, freed, name in (
+        (padded, "workspace", ""),
+        (padded, "self", "self"),
+        (plain, "workspace", "workspace"),
+    ):
+        one, memory = make_stream(), {"self": C.c_void_p(), "workspace": C.c_void_p()}
+        assert allocate(C.byref(memory["self"]), size(96), 0) == OK
+        count, executor = prepare_ones(memory["self"], 2)
+        assert count.value > 0
+        assert allocate(C.byref(memory["workspace"]), size(count.value + 32), 0) == OK
+        assert CANN.aclnnInplaceOne(memory["workspace"], count, executor, one) == OK
+        assert CANN.aclrtFree(memory[freed]) == OK
+        assert CANN.aclrtSynchronizeStream(one) == (KERNEL if name else OK), error_text()
+        if name:
+            assert f"{name} is written to memory that was freed before the work ran" in error_text()
+
+
+def copy_from_unmapped_memory(stream):
+    """Queue a copy that fails when it runs, because its host memory is not mapped any more."""
     import mmap
 
-    one, at = make_stream(), make_memory(value=1)
     host = mmap.mmap(-1, 4096)
     first = C.c_char.from_buffer(host)
-    assert copy(at, C.c_void_p(C.addressof(first)), one, TO_DEVICE) == OK
+    assert copy(make_memory(), C.c_void_p(C.addressof(first)), stream, TO_DEVICE) == OK
     del first
     host.close()
-    assert CANN.aclrtSynchronizeStream(one) == 507013
+
+
+def check_unmapped_host_memory_fails():
+    one = make_stream()
+    copy_from_unmapped_memory(one)
+    assert CANN.aclrtSynchronizeStream(one) == COPY_ENGINE
     assert "the host's memory was freed before the copy ran" in error_text()
 
 
@@ -1236,6 +1268,16 @@ def check_a_stream_that_continues_returns_its_error_once():
     assert CANN.aclrtSynchronizeStream(one) == KERNEL
     assert content(at) == {2}
     assert CANN.aclrtSynchronizeStream(one) == OK
+
+
+def check_the_device_returns_the_first_error_of_its_streams():
+    one, two = make_stream(CONTINUE), make_stream(CONTINUE)
+    fail_on(one)
+    copy_from_unmapped_memory(two)
+    assert CANN.aclrtSynchronizeDevice() == KERNEL
+    assert "the host's memory" not in error_text()
+    assert CANN.aclrtPeekAtLastError(0) == KERNEL
+    assert CANN.aclrtSynchronizeDevice() == OK
 
 
 def check_a_stream_that_stops_runs_nothing_more():
@@ -1505,6 +1547,10 @@ def check_descriptors_of_tensors_keep_their_values():
     value, sizes = C.c_int64(), (C.c_int64 * 3)(5, 6, 7)
     assert CANN.aclCreateTensorDesc(1, -1, sizes, 2) is None
     assert CANN.aclCreateTensorDesc(1, 3, None, 2) is None
+    scalar = C.c_void_p(CANN.aclCreateTensorDesc(1, 0, None, 2))
+    assert scalar
+    assert CANN.aclGetTensorDescNumDims(scalar) == 0
+    CANN.aclDestroyTensorDesc(scalar)
     desc = C.c_void_p(CANN.aclCreateTensorDesc(1, 3, sizes, 2))
 
     def shape():
