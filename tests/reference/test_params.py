@@ -64,6 +64,12 @@ def test_numbers_become_plain_python_ones():
     assert [type(number) for number in numbers] == [int, int, float, *[int] * 4]
 
 
+@pytest.mark.parametrize("n_dims", [0, -2, 7])
+def test_the_rotated_dimensions_are_a_positive_even_number(n_dims):
+    with pytest.raises(ValueError, match=f"n_dims must be a positive even number but got {n_dims}"):
+        RopeParams(n_dims)
+
+
 def test_sections_are_for_the_multimodal_modes():
     assert RopeParams(64, "mrope", sections=[16, 8, 8, 0]).sections == (16, 8, 8, 0)
     with pytest.raises(ValueError, match=r"sections must be \[0, 0, 0, 0\] in mode normal"):
@@ -218,6 +224,14 @@ def test_frequencies_refuse_the_factors_that_rope_refuses():
     for factors in ([1.0], [1.0, 0.0, 1.0, 1.0], [1.0, float("nan"), 1.0, 1.0], [[1.0] * 4]):
         with pytest.raises(ValueError, match="freq_factors must"):
             RopeParams(8).frequencies("exact", factors)
+
+
+@pytest.mark.parametrize("policy", ["exact", "f32", "ggml"])
+def test_frequencies_have_a_limit(policy):
+    text = "frequencies must be at most 1e+09 radians per position but got 1e+10 for pair 1"
+    with pytest.raises(ValueError, match=re.escape(text)):
+        RopeParams(8, freq_base=1.0).frequencies(policy, [1, 1e-10, 1, 1])
+    assert RopeParams(2, freq_scale=1e9).frequencies(policy, [1.0]).tolist() == [1e9]
 
 
 def test_the_rule_of_factors_names_their_number():

@@ -157,6 +157,35 @@ def test_exact_meets_its_bound_at_many_positions_below_2_to_the_24(sign, backend
 
 
 @pytest.mark.slow
+def test_the_frequencies_of_a_huge_head_have_all_their_bits():
+    """The error of the first frequency grows with the power of the pair, here to 2^19 - 1."""
+    params, position, pairs = RopeParams(2**20, freq_base=0.01), 2**31 - 1, [2**18, 2**19 - 1]
+    cos, sin = table(np.array([position]), params, "cpu", np.float64)
+    with mpmath.workprec(300):
+        for pair in pairs:
+            angle = position * mpmath.power(mpmath.mpf(0.01), mpmath.mpf(-2 * pair) / params.n_dims)
+            true_cos, true_sin = mpmath.cos_sin(angle)
+            assert max(abs(cos[0, pair] - true_cos), abs(sin[0, pair] - true_sin)) <= 2.0**-34
+
+
+def test_a_token_at_the_position_of_the_one_before_has_its_table():
+    """The third token's table follows by a step from the second one's, and the fourth has the same."""
+    x = np.ones((1, 4, 1, 2048), np.float32)
+    y = rope(x, 12345678 + np.array([0, 1, 2, 2]), RopeParams(2048, "neox"), backend="cpu")
+    assert np.array_equal(y[0, 2], y[0, 3])
+
+
+def test_a_refused_call_leaves_no_constants():
+    """The constants of a thread's last calls are kept. A refused call takes the place of the oldest ones."""
+    x, positions = np.random.default_rng(0).standard_normal((4, 1, 16)), np.arange(4)
+    kept = [RopeParams(16, freq_base=20000.0 + k) for k in range(8)]
+    before = [rope(x, positions, params, backend="cpu") for params in kept]
+    with pytest.raises(ValueError, match="frequencies must be at most"):
+        rope(x, positions, RopeParams(16, freq_scale=2e9), backend="cpu")
+    for params, expected in zip(kept, before, strict=True):
+        assert np.array_equal(rope(x, positions, params, backend="cpu"), expected)
+
+
 def test_cpu_and_reference_agree_at_every_third_position_below_2_to_the_24():
     """mpmath is too slow for millions of positions. The tests above compare the reference with mpmath."""
     params = RopeParams(4, freq_base=3.0)
