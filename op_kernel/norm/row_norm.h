@@ -64,8 +64,7 @@ public:
         const bool same_length = tiling->root_n == tiling_->root_n;
         tiling_ = tiling;
         if (same_length) return;
-        AscendC::Duplicate(root_n_, tiling->root_n, slots_);
-        VectorBarrier();
+        AscendC::Duplicate(root_n_, tiling->root_n, slots_);  // a barrier follows in AddEpsilon()
     }
 
     // Sets the sum of a row's squares, which FindInverseRmsFromGiven() reads. The caller synchronizes the scalar unit

@@ -282,6 +282,25 @@ void check_saturation() {
 
 // ---- filling, indices -------------------------------------------------------------------------------------
 
+// Ascend950 has 8-bit types, with 256 lanes a repeat.
+void check_filling_of_bytes() {
+    if constexpr (ascend_sim::kIs950) {
+        Bench b;
+        const auto by_bits = b.put(std::vector<uint8_t>(256, 1)), by_number = b.put(std::vector<uint8_t>(256, 1));
+        uint64_t mask[2] = {0, 5};
+        expect_rule("filling of bytes", b.run([&] {
+            Duplicate(b(by_bits), uint8_t(9), mask, 1, 1, 8);
+            Duplicate<uint8_t>(b(by_number), uint8_t(9), 200, 1, 1, 8);
+        }),
+                    "");
+        std::vector<uint8_t> want_bits(256, 1), want_number(256, 1);
+        want_bits[64] = want_bits[66] = 9;
+        std::fill_n(want_number.begin(), 200, uint8_t(9));
+        expect("Duplicate of bytes by bits", b.get(by_bits), want_bits);
+        expect("Duplicate of bytes by a number", b.get(by_number), want_number);
+    }
+}
+
 void check_filling() {
     Bench b;
     const auto s16 = b.put(std::vector<uint16_t>(256, 1)), s16r = b.put(std::vector<uint16_t>(512, 1));
@@ -444,6 +463,7 @@ int main() {
     check_fused();
     check_saturation();
     check_filling();
+    check_filling_of_bytes();
     check_shift_of<int16_t>("int16");
     check_shift_of<uint16_t>("uint16");
     check_shift_of<int32_t>("int32");

@@ -50,6 +50,7 @@ class NormRun:
         powers: x's rows in turn are multiplied by 2 to these powers.
         cores: number of cores; 0 for all.
         spike: if not 0, each row's last element is made negative and multiplied by 2 to this power.
+        deterministic: the order of the cores does not change dscale.
     """
 
     op: str
@@ -65,6 +66,7 @@ class NormRun:
     in_place: bool = False
     cores: int = 0
     spike: int = 0
+    deterministic: bool = False
 
 
 @dataclass(frozen=True)
@@ -144,11 +146,20 @@ def _norm_calls(op: str, soc: str, dtype: str, powers: tuple[int, ...]) -> list[
         run((255, 16), cores=1),
         run((510, 12), cores=1),
         run((20, 1000), cores=1),
+        run((21, 2051), cores=1),
+        run((600, 9), cores=1),
         run((1, 16_320)),
     ]
     if soc == SOC_910B:
         made.append(run((40, 130), stash=16, epsilon=1e-3))
-    if op != "rms_norm_backward":  # scales that differ between rows
+    if op == "rms_norm_backward":
+        # Sums of whole rows, of chunks that stay in UB, and of longer rows; shares with and without a rest.
+        made += [
+            run(shape, deterministic=True)
+            for shape in ((333, 64), (97, 1003), (40, 5), (7, 20_001), (5, 70_001))
+        ]
+        made += [run((300, 256), cores=3, deterministic=True), run((5, 70_001), cores=2, deterministic=True)]
+    else:  # scales that differ between rows
         made += [
             run((5, 9, 72), scale=(9, 72)),
             run((5, 9, 72), scale=(5, 1, 72)),
@@ -265,7 +276,8 @@ def check(call: NormRun | NormRopeRun) -> str:
     """The detected problem, or an empty string."""
     backend = BACKENDS[call.soc]
     executors = rotations if isinstance(call, NormRopeRun) else rms_norm
-    options = Options(call.soc, most_cores=call.cores)
+    is_deterministic = isinstance(call, NormRun) and call.deterministic
+    options = Options(call.soc, most_cores=call.cores, deterministic=is_deterministic)
     executors.run = lambda _, t, a: executors.on_sim(options, t, a)
     if isinstance(call, NormRopeRun):
         ratio = random_norm_ropes.judge(heads_draw(call), backend, parts=False)

@@ -282,6 +282,30 @@ void candidates_are_within_the_unit_and_the_instructions() {
     }
 }
 
+// A tile of more than 4 rows is followed by one with three quarters of them, rounded down.
+void candidates_have_fewer_and_fewer_rows() {
+    Random random;
+    Case c(&random);
+    c.call.x_bytes = 2;
+    c.common.row_pitch = 1700;  // a tile of 16 KiB has 5 rows
+    c.common.rows = c.common.seq = 4096;
+    c.common.heads = c.common.row_parts = c.common.head_parts = 1;
+    std::vector<int64_t> rows;
+    for (const RmsNormTile& tile : c.candidates(false)) rows.push_back(tile.rows());
+    CHECK(c, RmsNormTile{}, rows == std::vector<int64_t>({5, 3, 2, 1}));
+}
+
+void a_last_chunk_has_at_least_16_elements() {
+    Random random;
+    Case c(&random);
+    for (const int64_t whole : {4096, 8192})
+        for (const int64_t rest : {15, 16, 17}) {
+            c.call.n = whole + rest;
+            const RmsNormTile first = c.candidates(true).front();
+            CHECK(c, first, first.chunk == (rest < 16 ? 4080 : 4096));
+        }
+}
+
 struct Test {
     const char* name;
     void (*run)();
@@ -294,6 +318,8 @@ constexpr Test kTests[] = {
     TEST(regions_are_no_larger_than_the_kernels_need),
     TEST(no_candidate_that_fits_is_better),
     TEST(candidates_are_within_the_unit_and_the_instructions),
+    TEST(candidates_have_fewer_and_fewer_rows),
+    TEST(a_last_chunk_has_at_least_16_elements),
 };
 
 }  // namespace

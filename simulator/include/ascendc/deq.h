@@ -75,8 +75,7 @@ private:
     Arithmetic<half> type_;
 };
 
-inline void set_deq_register(const DeqRegister& value, Site site) {
-    start(Pipe::S, "SetDeqScale", site);
+inline void set_deq_register(const DeqRegister& value) {
     deq_register() = value;
     finish_scalar(cycles_of(Cost::Mask));
 }
@@ -86,11 +85,13 @@ inline void set_deq_register(const DeqRegister& value, Site site) {
 namespace AscendC {
 
 inline void SetDeqScale(half scale, ASCEND_SIM_SITE) {
-    ascend_sim::set_deq_register({ascend_sim::DeqForm::Half, scale.raw, {}}, site);
+    ascend_sim::start(ascend_sim::Pipe::S, "SetDeqScale", site);
+    ascend_sim::set_deq_register({ascend_sim::DeqForm::Half, scale.raw, {}});
 }
 inline void SetDeqScale(float scale, int16_t offset, bool signMode, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::S, "SetDeqScale", site);
     ascend_sim::set_deq_register(
-        {ascend_sim::DeqForm::Tensor, ascend_sim::pack_deq_parameters(scale, offset, signMode), {}}, site);
+        {ascend_sim::DeqForm::Tensor, ascend_sim::pack_deq_parameters(scale, offset, signMode), {}});
 }
 template <class T>
 void SetDeqScale(const LocalTensor<T>& vdeq, const VdeqInfo& vdeqInfo, ASCEND_SIM_SITE) {

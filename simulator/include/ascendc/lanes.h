@@ -53,7 +53,7 @@ public:
         lanes.set_repeats(repeats, max_repeats);
         return lanes;
     }
-    // The lanes whose bits are set: {lanes 0-63, lanes 64-127}.
+    // The lanes whose bits are set: {lanes 0-63, lanes 64-127}. Of an 8-bit type, no bit selects the lanes from 128 on.
     static Lanes from_mask_bits(uint32_t widest_bytes, const uint64_t mask[], uint64_t repeats,
                                 uint64_t max_repeats = 255) {
         Lanes lanes(widest_bytes);
@@ -90,7 +90,8 @@ public:
     uint64_t dense_lanes() const { return counter_mode_ ? count_ : uint64_t(repeats_) * per_repeat_; }
     bool is_active(uint32_t repeat, uint32_t lane) const {
         if (counter_mode_) return uint64_t(repeat) * per_repeat_ + lane < count_;
-        return ((lane < 64 ? low_mask_ >> lane : high_mask_ >> (lane - 64)) & 1) != 0;
+        if (leading_lanes_ != kHasGaps) return lane < leading_lanes_;
+        return lane < 128 && ((lane < 64 ? low_mask_ >> lane : high_mask_ >> (lane - 64)) & 1) != 0;
     }
     bool empty() const { return repeats_ == 0 || (!counter_mode_ && !low_mask_ && !high_mask_); }
 

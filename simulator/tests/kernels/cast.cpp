@@ -52,6 +52,12 @@ KERNEL(integers_to_half_without_a_scale) {
     Cast(ub.at<half>(512, 64), ub.at<int32_t>(0, 64), RoundMode::CAST_NONE, 64);  // breaks SIM-STATE-04: the instruction needs a call of SetDeqScale(half scale) before it but there is none.
 }
 
+KERNEL(offset_of_ten_bits_after_an_instruction) {
+    Ub ub(1024);
+    Duplicate(ub.at<half>(0, 64), half(1.0f), 64);
+    SetDeqScale(0.5f, int16_t(256), true);  // breaks SIM-MODE-01: an offset must be -256 .. 255 (nine bits) but got 256.
+}
+
 KERNEL(integers_to_half_by_parameters_of_another_conversion) {
     Ub ub(1024);
     SetDeqScale(0.5f, int16_t(1), true);
