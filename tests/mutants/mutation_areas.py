@@ -616,6 +616,8 @@ C_TESTS = tuple(
 )
 RULES_TESTS = (
     *C_TESTS,
+    # Rules that only the NPU's paths reach.
+    *(c_test(name, f"test_{name}", "tests/tiling") for name in ("rope_tiling", "rms_norm_tiling")),
     *pytests_of(
         "tests/rope/test_rope_errors.py",
         *("tests/rope/test_rope_qk_errors.py", "tests/rope/test_rope_set_rows_errors.py"),
@@ -1223,6 +1225,17 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "strided.cpp | name | if (a.size[k] != b.size[k]) return {false};": "the callers have compared the shapes",
         "tensor_rules.h | arithmetic | stride[1] = used_stride(t, is_batched {+} 0);": "x - 0 is x + 0",
         "tensor_rules.h | number + 1 | const npu_rope_tensor* out[{2}];": "a longer array",
+        "banks.cpp | comparison | bool is_dense(const UbLines& lines) { return lines.block_stride {<=} kBankLineBytes; }": "a dense operand has at most 8 blocks in a repeat, in different groups: both ways count each once",
+        "banks.cpp | number + 1 | std::array<uint32_t, {24}> more_than_; // more_than_[n]: the set of the groups with more than n accesses": "a longer array",
+        "global_memory.cpp | comparison | if (loaded != m.loaded_lines.end() && loaded->second {<} writer)": "an access of this core has another number than a write of another core",
+        "leftovers.cpp | comparison | if (behind.begin {>=} behind.end) return;": "an empty range has no stretches",
+        "order.cpp | statement removed | flag.clock = m.clock[int(from)]; {flag.clock.join(m.clock[int(Pipe::S)])}; // the scalar unit also issues the flag": "every later instruction joins the scalar unit's clock when it starts",
+        "order.cpp | statement removed | Clock known = clock[from]; {known.join(clock[int(Pipe::S)])};": "the running instruction has joined the scalar unit's clock at its start",
+        "queues.cpp | number + 1 | const int32_t b = add_buffer(-{1}, bytes, pool, site);": "every number below 0 means that no queue has the buffer",
+        "queues.cpp | number + 1 | if (b >= {0}) machine().buffers[b].state = BufferState::Occupied;": "nothing reads the state of a TBuf",
+        "queues.cpp | number + 1 | push_buffer(-{1}, m.ub_used, end - m.ub_used, site).state = BufferState::Occupied;": "every number below 0 means that no queue has the buffer",
+        'queues.cpp | statement removed | release_event(b.filled_by, b.filled_for, b.filled_event, "DeQue", site); {b.filled_event = -1};': "EnQue sets it before the next DeQue reads it",
+        "shadow.h | arithmetic | if (end {%} kBlock && last >= first) fill_part(std::max(begin, last * kBlock), end, word);": "behind the last whole block the part is empty",
     },
     "simulator": {
         "arithmetic.h | comparison | constexpr uint32_t kWidest = sizeof(T) {>} sizeof(U) ? sizeof(T) : sizeof(U);": "types of the same size give the same number",
