@@ -819,7 +819,10 @@ def instruction_test(name: str, target: str = "") -> Check:
 
 
 CORE_TESTS = (
-    *map(instruction_test, ("memory", "instructions", "movement", "scalars")),
+    *map(
+        instruction_test,
+        ("memory", "instructions", "movement", "scalars", "reductions", "conversions", "library", "threads"),
+    ),
     instruction_test("shadow", "test_simulator_shadow"),
     *pytests_of(
         *(
@@ -833,6 +836,8 @@ CORE_TESTS = (
             "simulator/tests/test_reports.py",
         ),
         *("simulator/tests/test_profiles.py", "simulator/tests/test_lenient.py"),
+        *("simulator/tests/test_timeline_page.py", "simulator/tests/test_published.py"),
+        "simulator/tests/test_docs.py",
         **CORES,
     ),
 )
@@ -841,15 +846,24 @@ CHECKS = (
     *("simulator/src/global_memory.cpp", "simulator/src/ub_contents.*", "simulator/src/leftovers.cpp"),
     *("simulator/src/shadow.h", "simulator/src/banks.cpp"),
 )
-INSTRUCTION_TESTS = tuple(
-    map(
-        instruction_test,
-        (
-            *("instructions", "conversions", "movement", "reductions", "compound", "sorting", "transpose"),
-            *("memory", "scalars", "library", "library_rows", "library_norms", "library_more_norms"),
-            *("library_reductions", "library_quant", "library_sort", "library_moves", "library_refusals"),
-        ),
-    )
+INSTRUCTIONS = (
+    *("instructions", "conversions", "movement", "reductions", "compound", "sorting", "transpose", "memory"),
+    *("scalars", "library", "library_rows", "library_norms", "library_more_norms", "library_reductions"),
+    *("library_quant", "library_sort", "library_moves", "library_refusals"),
+)
+INSTRUCTION_TESTS = (
+    *map(instruction_test, INSTRUCTIONS),
+    *(
+        instruction_test(f"{name} on {soc}", f"test_simulator_{name}_{soc}")
+        for soc in ("ascend310p", "ascend950")
+        for name in INSTRUCTIONS
+    ),
+    instruction_test("library_tilings", "test_simulator_library_tilings"),
+    *pytests_of(
+        *("simulator/tests/test_refusals.py", "simulator/tests/test_availability.py"),
+        "simulator/tests/test_docs.py",
+        **CORES,
+    ),
 )
 CANN: dict[str, Any] = {"targets": ("ascend_sim", "ascend_sim_cann"), "files": ("libascend_sim_cann.so",)}
 FUNCTION_TESTS = tuple(
