@@ -132,6 +132,30 @@ static void test_sums_and_new_memory(void) {
     }
 }
 
+/* Each token has a row of the tables for each of four axes. The rows of time are those of position_data. */
+static void test_rows_of_four_axes(void) {
+    enum { ROWS = 5 };
+    const int64_t planes[2] = {4, S}, tables[2] = {ROWS, 1};
+    int32_t rows[4 * S] = {0, 2, 4, 1, 1, 1, 3, 3, 3, 4, 0, 1};
+    float cos_data[ROWS], sin_data[ROWS];
+    call_t c;
+    set_valid_call(&c);
+    for (int i = 0; i < ROWS; ++i) {
+        cos_data[i] = (float)cos(i);
+        sin_data[i] = (float)sin(i);
+    }
+    const npu_rope_tensor cosines = view(cos_data, NPU_ROPE_FLOAT32, 2, tables);
+    const npu_rope_tensor sines = view(sin_data, NPU_ROPE_FLOAT32, 2, tables);
+    c.positions = view(rows, NPU_ROPE_INT32, 2, planes);
+    c.inputs.cos = &cosines;
+    c.inputs.sin = &sines;
+    c.params.mode = NPU_ROPE_MODE_MROPE;
+    c.params.sections[0] = 1;
+    CHECK(run(&c) == NPU_ROPE_OK, "%s", npu_rope_last_error());
+    for (int t = 0; t < S; ++t)
+        for (int n = 0; n < N; ++n) check_head("q", &c, n, t, c.out_data + (t * N + n) * D);
+}
+
 static void check_refused(const call_t* c, const char* message) {
     CHECK(run(c) == NPU_ROPE_INVALID_VALUE, "%s", message);
     CHECK(!strcmp(npu_rope_last_error(), message), "%s, not %s", npu_rope_last_error(), message);
@@ -216,6 +240,7 @@ static void test_errors(void) {
 int main(void) {
     test_caches();
     test_sums_and_new_memory();
+    test_rows_of_four_axes();
     test_errors();
     if (failures) return 1;
     puts("qkv_norm_rope_cache: ok");

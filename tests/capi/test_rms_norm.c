@@ -163,6 +163,32 @@ static void test_errors(void) {
     CHECK(untouched(c.dscale_data, 2 * GUARD + N), "written on error");
 }
 
+/* The place of element i of a tensor [2,2,2,2]. */
+static int64_t place(int i, const int64_t* stride) {
+    return i / 8 * stride[0] + i / 4 % 2 * stride[1] + i / 2 % 2 * stride[2] + i % 2 * stride[3];
+}
+
+/* out and scale are interleaved in one memory. If their strides are not nested, the library compares only ranges. */
+static void test_interleaved_memory(void) {
+    const int64_t shape[4] = {2, 2, 2, 2}, nested[4] = {1000, 100, 10, 2}, others[4] = {1001, 101, 11, 2};
+    float x_data[16], memory[1200] = {0};
+    npu_rope_tensor x = view(x_data, NPU_ROPE_FLOAT32, 4, shape), out = view(memory, NPU_ROPE_FLOAT32, 4, shape);
+    npu_rope_tensor scale = view(memory + 5, NPU_ROPE_FLOAT32, 4, shape);
+    memcpy(out.stride, nested, sizeof nested);
+    out.stride[3] = 1;
+    memcpy(scale.stride, nested, sizeof nested);
+    for (int i = 0; i < 16; ++i) {
+        x_data[i] = 1;
+        memory[5 + place(i, scale.stride)] = (float)(i + 1);
+    }
+    CHECK(npu_rope_rms_norm(&x, &scale, 3, 0, 1, &out) == NPU_ROPE_OK, "%s", npu_rope_last_error());
+    for (int i = 0; i < 16; ++i) check_near("y", i, memory[place(i, out.stride)], i + 1);
+    memcpy(scale.stride, others, sizeof others);
+    CHECK(npu_rope_rms_norm(&x, &scale, 3, 0, 1, &out) == NPU_ROPE_INVALID_VALUE, "eight strides");
+    CHECK(!strcmp(npu_rope_last_error(), "[rms_norm] out must share no memory with scale but got overlapping memory."),
+          "%s", npu_rope_last_error());
+}
+
 /* A call of add_rms_norm: grad is the residual. */
 typedef struct {
     call_t c;
@@ -230,6 +256,7 @@ int main(void) {
     test_in_place();
     test_rounded_last();
     test_errors();
+    test_interleaved_memory();
     test_add();
     test_add_errors();
     if (failures) fprintf(stderr, "%d checks failed\n", failures);

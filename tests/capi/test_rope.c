@@ -1,5 +1,6 @@
 /* rope from a C program: correct values, errors, no writes on error; the library's own functions, a thread pool. */
 #include <float.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,6 +103,21 @@ static void test_values(void) {
     check_pairs(&c, out + D, normal, -1, "backward, no factors");
 }
 
+/* All pairs belong to the height, whose positions are those of the other tests: x is rotated as in mode neox. */
+static void test_sections(void) {
+    static const int neox[2][2] = {{0, 2}, {1, 3}};
+    static int32_t planes[4 * S] = {5, 7, 0, 2, 9, 4, 8, 3};
+    static const int64_t flat[1] = {4 * S};
+    call_t c;
+    set_valid_call(&c);
+    c.positions = view(planes, NPU_ROPE_INT32, 1, flat);
+    c.params.mode = NPU_ROPE_MODE_MROPE;
+    c.params.sections[1] = 2;
+    CHECK(run(&c) == NPU_ROPE_OK, "%s", npu_rope_last_error());
+    CHECK(memcmp(c.out_data + GUARD, c.x_data, D * sizeof(float)) == 0, "position 0 must not change x");
+    check_pairs(&c, c.out_data + GUARD + D, neox, 1, "the height's positions");
+}
+
 /* Strides of dimensions of size 1 and of empty tensors have no meaning: the library must not read them. */
 static void test_unused_strides(void) {
     call_t c;
@@ -182,11 +198,18 @@ static void test_attribute_errors(void) {
     BAD(c.params.sections[2] = 7, VALUE, "[rope] sections must be [0, 0, 0, 0] in mode normal but got [0, 0, 7, 0].");
     BAD(c.params.freq_scale = 2e9, VALUE,
         "[rope] frequencies must be at most 1e+09 radians per position but got 2e+09 for pair 0.");
+    BAD(c.params.freq_scale = 1e9 + 0.5, VALUE,
+        "[rope] frequencies must be at most 1e+09 radians per position but got 1e+09 for pair 0.");
+    call_t fastest;
+    set_valid_call(&fastest);
+    fastest.params.freq_scale = 1e9;
+    CHECK(run(&fastest) == NPU_ROPE_OK, "%s", npu_rope_last_error());
     BAD(c.angle = 3, VALUE, "[rope] angle must be exact (0), f32 (1) or ggml (2) but got 3.");
 }
 
 static void test_input_errors(void) {
     int64_t wide[2] = {0, (int64_t)1 << 31};
+    char text[120];
     BAD(c.x.dtype = NPU_ROPE_INT32, TYPE, "[rope] x must be float32, float16, bfloat16 or float64 but got int32.");
     BAD(c.x.dtype = 17, TYPE, "[rope] x must be float32, float16, bfloat16 or float64 but got an unknown dtype.");
     BAD(c.x.ndim = 2, VALUE, "[rope] x must have shape [B,S,N,D] or [S,N,D] but got [2, 1].");
@@ -198,6 +221,12 @@ static void test_input_errors(void) {
         "[rope] x must extend over fewer than 2^63 bytes but got strides [4611686018427387903, 6, 1].");
     BAD(c.x.stride[0] = (INT64_MAX - 100) / 4, VALUE,
         "[rope] x must have addresses of at most 63 bits but got strides [2305843009213693926, 6, 1].");
+    /* x's last element begins at the last address of 63 bits that is a multiple of 4. */
+    BAD((c.x.stride[0] = (INT64_MAX - 3 - 20 - (int64_t)(intptr_t)c.x_data) / 4,
+         snprintf(text, sizeof text,
+                  "[rope] x must have addresses of at most 63 bits but got strides [%" PRId64 ", 6, 1].",
+                  c.x.stride[0])),
+        VALUE, text);
     BAD(c.x.data = NULL, VALUE, "[rope] x must have data but got NULL.");
     BAD(c.x.data = (char*)c.x.data + 2, VALUE,
         "[rope] x must be aligned to its 4-byte elements but got an address that is not.");
@@ -221,6 +250,10 @@ static void test_output_errors(void) {
     BAD(c.out.stride[2] = 2, VALUE, "[rope] out must have unit stride in its last dimension but got 2.");
     BAD(c.out.stride[0] = 5, VALUE, "[rope] out must not overlap itself but got strides [5, 6, 1].");
     BAD(c.out.data = c.x_data + 1, VALUE,
+        "[rope] out must be x itself or share no memory with x but got overlapping memory.");
+    BAD((c.out.data = c.x_data, c.out.stride[0] = 7), VALUE,
+        "[rope] out must be x itself or share no memory with x but got overlapping memory.");
+    BAD((c.x.stride[0] = 800000000, c.out.data = (void*)((intptr_t)c.x_data + 3200000000 - 4)), VALUE,
         "[rope] out must be x itself or share no memory with x but got overlapping memory.");
     BAD(c.positions.data = c.out.data, VALUE,
         "[rope] out must share no memory with positions but got overlapping memory.");
@@ -289,6 +322,7 @@ static void test_thread_pool(void) {
 
 int main(void) {
     test_values();
+    test_sections();
     test_unused_strides();
     test_in_place();
     test_other_types();

@@ -107,6 +107,16 @@ static void test_in_place(void) {
     CHECK(!memcmp(c.x_data, c.out_data + GUARD, sizeof c.x_data), "in place gives another result");
 }
 
+/* Check lane i of y = rotary_embedding(x), where the tables have D / 2 entries in a row. */
+static void check_rotated(const call_t* c, int i, int row) {
+    int lane = i % D, pair = lane % (D / 2);
+    const float* head = c->x_data + i - lane;
+    float cosine = c->cos_data[row * (D / 2) + pair], sine = c->sin_data[row * (D / 2) + pair];
+    float reference = lane < D / 2 ? head[pair] * cosine - head[pair + D / 2] * sine
+                                   : head[pair] * sine + head[pair + D / 2] * cosine;
+    CHECK(c->out_data[GUARD + i] == reference, "lane %d: %g, not %g", i, c->out_data[GUARD + i], reference);
+}
+
 static void test_embedding(void) {
     call_t c;
     int64_t ids[S] = {1, 0};
@@ -119,14 +129,7 @@ static void test_embedding(void) {
     npu_rope_tensor position_ids = view(ids, NPU_ROPE_INT64, 2, tokens);
     npu_rope_status status = npu_rope_rotary_embedding(&x, &cos, &sin, &position_ids, 0, N, 0, 1, &y);
     CHECK(status == NPU_ROPE_OK, "%s", npu_rope_last_error());
-    for (int i = 0; i < COUNT; ++i) {
-        int token = i / (N * D), lane = i % D, pair = lane % (D / 2), row = (int)ids[token];
-        const float* head = c.x_data + i - lane;
-        float cosine = c.cos_data[row * (D / 2) + pair], sine = c.sin_data[row * (D / 2) + pair];
-        float reference = lane < D / 2 ? head[pair] * cosine - head[pair + D / 2] * sine
-                                       : head[pair] * sine + head[pair + D / 2] * cosine;
-        CHECK(c.out_data[GUARD + i] == reference, "lane %d: %g, not %g", i, c.out_data[GUARD + i], reference);
-    }
+    for (int i = 0; i < COUNT; ++i) check_rotated(&c, i, (int)ids[i / (N * D)]);
     set_valid_call(&c);
     ids[1] = 2;
     status = npu_rope_rotary_embedding(&x, &cos, &sin, &position_ids, 0, N, 0, 1, &y);
@@ -134,6 +137,20 @@ static void test_embedding(void) {
     CHECK(!strcmp(npu_rope_last_error(), "[rotary_embedding] position_ids must be rows 0 to 1 of cos_cache but got 2."),
           "%s", npu_rope_last_error());
     CHECK(untouched(&c), "written on error");
+}
+
+static void test_embedding_of_heads_of_tokens(void) {
+    call_t c;
+    const int64_t shape[4] = {1, N, S, D}, tables[3] = {1, S, D / 2};
+    set_valid_call(&c);
+    npu_rope_tensor x = view(c.x_data, NPU_ROPE_FLOAT32, 4, shape),
+                    y = view(c.out_data + GUARD, NPU_ROPE_FLOAT32, 4, shape);
+    npu_rope_tensor cos = view(c.cos_data, NPU_ROPE_FLOAT32, 3, tables),
+                    sin = view(c.sin_data, NPU_ROPE_FLOAT32, 3, tables);
+    npu_rope_status status = npu_rope_rotary_embedding(&x, &cos, &sin, NULL, 0, 0, 0, 1, &y);
+    CHECK(status == NPU_ROPE_OK, "%s", npu_rope_last_error());
+    for (int i = 0; i < COUNT; ++i) check_rotated(&c, i, i / D % S);
+    CHECK(guards_unchanged(&c), "written outside the result");
 }
 
 static void test_errors(void) {
@@ -166,6 +183,7 @@ int main(void) {
     test_queries_and_keys();
     test_in_place();
     test_embedding();
+    test_embedding_of_heads_of_tokens();
     test_errors();
     if (failures) fprintf(stderr, "%d checks failed\n", failures);
     return failures != 0;

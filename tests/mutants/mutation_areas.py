@@ -840,6 +840,7 @@ CORE_TESTS = (
         "simulator/tests/test_docs.py",
         **CORES,
     ),
+    pytest_of("endless wait", "simulator/tests/test_rules.py", marks="", only="endless_wait", **CORES),
 )
 CHECKS = (
     *("simulator/src/order.cpp", "simulator/src/memory.cpp", "simulator/src/queues.cpp"),

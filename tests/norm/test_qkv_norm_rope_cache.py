@@ -229,6 +229,20 @@ def test_empty_tensors_give_empty_results(heads, tokens, backend):
     assert [r.shape for r in results] == [q.shape, k.shape, k.shape]
 
 
+def test_tables_without_rows_are_enough_for_no_tokens(backend):
+    x, table = np.zeros((0, 1, 8), np.float32), np.zeros((0, 4), np.float32)
+    named = {"cos": table, "sin": table, "backend": backend}
+    q, k, v = qkv_norm_rope_cache(x, x, None, np.arange(0), RopeParams(8), **named)
+    assert (q.shape, k.shape, v) == (x.shape, x.shape, None)
+
+
+def test_a_single_value_without_queries_and_keys_is_copied(backend):
+    no_heads, v = np.zeros((1, 0, 8), np.float32), np.full((1, 1, 1), 5, np.float32)
+    out = no_heads.copy(), no_heads.copy(), np.full_like(v, 7)
+    qkv_norm_rope_cache(no_heads, no_heads, v, np.arange(1), RopeParams(8), out=out, backend=backend)
+    assert out[2] == v
+
+
 LACKING = [
     tuple(side for side in "qkv" if side not in kept) for kept in ("", "q", "k", "v", "qk", "qv", "kv")
 ]

@@ -209,6 +209,11 @@ BAD = {
         ValueError,
         {**CACHES, "slots": np.array([4, -1, 4])},
     ),
+    "same slot 0": (
+        "slots must differ from each other but got 0 twice",
+        ValueError,
+        {**CACHES, "slots": np.array([0, -1, 0])},
+    ),
     "cache": (
         "k_cache must have shape [rows,N,D] = [rows, 2, 8] or [blocks, block_size, 2, 8] but got [9, 3, 8]",
         ValueError,
@@ -399,6 +404,13 @@ def test_what_a_device_does_not_support_is_refused(name, soc):
 def test_a_chip_without_bfloat16_has_no_cache_of_it():
     with pytest.raises(TypeError, match=r"v_cache must be .*310P"):
         call({**CACHES, "v_cache": np.zeros((R, K, 6), ml_dtypes.bfloat16)}, "sim:ascend310p", "numpy")
+
+
+def test_a_cache_without_heads_may_have_a_type_that_the_chip_lacks():
+    no_heads = {"v": ones(S, 0, 6), "v_cache": np.zeros((R, 0, 6), ml_dtypes.bfloat16)}
+    arguments = {**CORRECT, **CACHES, **no_heads, "k_cache": np.zeros((R, K, D), np.float32)}
+    qkv_norm_rope_cache(**arguments, backend="sim:ascend310p")
+    assert arguments["k_cache"][:S].any(axis=-1).all()
 
 
 @pytest.mark.parametrize("side", ["q", "k"])

@@ -47,9 +47,10 @@ def sums_of(case, ranks=2):
     return {"square_sums": (ranks * np.stack(squares, 1)).astype(np.float32), "ranks": ranks}
 
 
-def check(case, chip):
-    outs = {"q_out": case.xs["q"], **{n: t for n, t in case.named.items() if "cache" in n}}
-    outs["q_out"] = np.empty_like(outs["q_out"])
+def check(case, chip, has_q_out=True):
+    outs = {n: t for n, t in case.named.items() if "cache" in n}
+    if has_q_out:
+        outs["q_out"] = np.empty_like(case.xs["q"])
     executors.check(qkv_tensors(case.xs, case.tensors, outs), case.attributes(), chip)
 
 
@@ -71,6 +72,14 @@ def test_more_rows_of_factors_than_a_dma_copies(backend):
     assert np.abs(caches["cpu"][[0, 2], 4100:]).max() > 10
 
 
+@pytest.mark.parametrize("without", ["k", "v"])
+def test_a_cache_may_have_offsets_if_the_other_has_none(without):
+    case = call_of((2, 2), norm="head", quantized=((2,), True))
+    del case.named[f"{without}_quant_offset"]
+    ratios = worst(case, run(case, "sim"), "sim")
+    assert max(ratios.values()) <= 1, ratios
+
+
 @pytest.mark.parametrize("chip", CHIPS.values())
 @pytest.mark.parametrize("cache", [(2**31, 1, 8), (2**24, 128, 1, 8)])
 def test_a_cache_has_as_many_rows_as_slots_of_32_bits_name(chip, cache):
@@ -89,6 +98,15 @@ def test_a_cache_has_as_many_rows_as_slots_of_32_bits_name(chip, cache):
     more = (cache[0] + 1, *cache[1:])
     with pytest.raises(ValueError, match=r"k_cache must have at most 2\^31 rows on an NPU but got \d"):
         check(more)
+
+
+@pytest.mark.parametrize("chip", CHIPS.values())
+def test_values_longer_than_a_kernel_supports_are_refused_beside_fewer_keys(chip):
+    case = call_of((1, 1), norm={})
+    case.xs["v"] = np.ones((3, 2, 1026), np.float16)
+    case.named["v_cache"] = np.zeros((15, 2, 1026), np.float16)
+    with pytest.raises(ValueError, match="v must have a head size of at most 1024 on an NPU but got 1026"):
+        check(case, chip)
 
 
 # ---- parameters that do not fit UB --------------------------------------------------------------------
@@ -159,6 +177,7 @@ def test_the_pages_limit_is_the_largest_norm_over_all_heads(chip, mode, dtype, s
         case = call_of((N, K), dtype, mode=mode, tokens=1, **parameters)
         if not more:
             check(case, CHIPS[chip])
+            check(case, CHIPS[chip], has_q_out=False)  # before q_out is allocated
             continue
         with pytest.raises(
             ValueError, match=f"[qk]_scale must {FEWER}, or be given .* but got {N * 128}, which"
@@ -168,9 +187,13 @@ def test_the_pages_limit_is_the_largest_norm_over_all_heads(chip, mode, dtype, s
 
 @pytest.mark.parametrize("backend", SOCS)
 @pytest.mark.parametrize("side", ["q", "k"])
-def test_a_refusal_offers_sums_only_where_both_sides_may_have_them(side, backend):
+@pytest.mark.parametrize("has_values", [True, False])
+def test_a_refusal_offers_sums_only_where_both_sides_may_have_them(has_values, side, backend):
     heads = (200, 2) if side == "q" else (2, 200)
     case = call_of(heads, norm={side: "all"})
+    if not has_values:
+        case.xs["v"] = None
+        del case.named["v_cache"]
     with pytest.raises(ValueError, match=f"{side}_scale must {FEWER} but got 25600, which"):
         run(case, backend)
     assert not case.named["k_cache"].any()
@@ -214,7 +237,8 @@ def test_random_heavy_calls_fit_or_have_a_norm_over_all_heads():
 def test_more_than_512_heads_need_sums():
     q, k = np.ones((1, 513, 2), np.float16), np.ones((1, 2, 2), np.float16)
     named = {"q_scale": np.ones(1026, np.float16), "k_scale": np.ones(4, np.float16), "backend": "sim"}
-    with pytest.raises(ValueError, match="q_scale must cover at most 512 heads on an NPU, or be given with"):
+    text = r"q_scale must cover at most 512 heads on an NPU, or be given with square_sums but got 513\.$"
+    with pytest.raises(ValueError, match=text):
         qkv_norm_rope_cache(q, k, None, np.arange(1), RopeParams(2), **named)
     sums = np.array([[513 * 2, 4]], np.float32)
     named |= {"square_sums": sums, "epsilon": 0.0}

@@ -378,6 +378,15 @@ def test_the_scale_may_be_a_list_if_x_is_an_array(backend):
     assert y.tolist() == [[1, 3]]
 
 
+@pytest.mark.parametrize("shape", [(3, 4, 17), (1, 3, 4, 17)])
+def test_a_scale_may_lack_the_first_normalized_dimension(shape, backend):
+    rng = np.random.default_rng(0)
+    x, scale = rng.standard_normal((2, 3, 4, 17), np.float32), rng.standard_normal(shape, np.float32)
+    repeated = np.broadcast_to(scale, x.shape).copy()
+    y = rms_norm(x, scale, axis=0, backend=backend)
+    assert bytes_of(y) == bytes_of(rms_norm(x, repeated, axis=0, backend=backend))
+
+
 def test_a_scale_may_have_any_strides():
     rng = np.random.default_rng(0)
     x, memory = (

@@ -214,6 +214,13 @@ BAD = [
     backward("dx-on-x", f"dx must share no memory with x {SHARED}", only="c", x=PART, dx=PART),
     backward("dx-on-grad", f"dx must share no memory with grad {SHARED}", only="c", grad=PART, dx=PART),
     backward("grad-gaps", f"grad {ROWS} [48, 16, 2].", only="c", grad=ones(A, B, 2 * N)[..., ::2]),
+    backward(
+        "dscale-dtype",
+        "dscale must have scale's dtype float32 but got float16.",
+        TypeError,
+        "c",
+        dscale=ones(N, dtype=half),
+    ),
     backward("dscale-shape", "dscale must have scale's shape [8] but got [1].", only="c", dscale=ones(1)),
     backward(
         "dscale-gaps", "dscale must be contiguous but got strides [2].", only="c", dscale=ones(2 * N)[::2]
@@ -439,7 +446,7 @@ def test_a_device_refuses_an_epsilon_beyond_its_range(op, backend):
     OPS[op].call(**correct, epsilon=65504.0, stash_type=10, backend=backend)
     for rule, epsilon, stash in (
         ("2^64", 3e38, 1),
-        ("65504, float16's largest number,", 65520.0, 10),
+        ("65504, float16's largest number,", 65504.5, 10),
     ):
         with pytest.raises(ValueError, match="epsilon") as caught:
             OPS[op].call(**correct, epsilon=epsilon, stash_type=stash, backend=backend)

@@ -18,7 +18,7 @@ from rope_bad_calls import SENTINEL, sentinels
 from rope_cases import NUMPY_DTYPES, assert_within, layout_strides, to_torch, values_of
 from together import together
 
-from npu_rope import RopeParams, backends, rope, rope_
+from npu_rope import RopeParams, backends, rope, rope_, rope_qk
 from npu_rope.executors import rotations as executors
 from npu_rope.rope_calls import RopeCallAttributes, rope_tensors
 from npu_rope.testing.bounds import DEVICE_NEAR_CPU, within_one_ulp
@@ -98,6 +98,13 @@ def test_a_call_that_the_device_cannot_run_is_refused_and_nothing_is_written(nam
         assert str(caught.value) == text
     assert np.all(out == SENTINEL)
     assert np.all(x == 1)
+
+
+def test_a_refused_call_of_two_tensors_names_its_operator_and_q():
+    q, k = np.ones(SHAPE), np.ones(SHAPE)
+    text = r"^\[rope_qk\] q must be float32, float16 or bfloat16 on Ascend910B1 but got float64\.$"
+    with pytest.raises(TypeError, match=text):
+        rope_qk(q, k, np.arange(3), PARAMS, backend="sim")
 
 
 @on_each_device

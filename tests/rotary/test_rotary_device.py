@@ -122,6 +122,8 @@ def test_cos_and_sin_may_be_strided_views(device):
 @pytest.mark.parametrize("device", ["sim", "sim:ascend310p"])
 def test_a_head_size_above_the_kernels_limit_is_refused(device):
     x, table = np.zeros((1, 1, 1, 1026), np.float32), np.zeros((1, 1026), np.float32)
-    text = r"^\[rotary_mul\] x must have a head size of at most 1024 on an NPU but got 1026\.$"
-    with pytest.raises(ValueError, match=text):
+    limit = r"must have a head size of at most 1024 on an NPU but got 1026\.$"
+    with pytest.raises(ValueError, match=rf"^\[rotary_mul\] x {limit}"):
         rotary_mul(x, table, table, backend=device)
+    with pytest.raises(ValueError, match=rf"^\[rotary_mul_qk\] q {limit}"):
+        rotary_mul_qk(x, x, table, table, backend=device)

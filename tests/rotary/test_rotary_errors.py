@@ -272,6 +272,11 @@ BAD = [
         position_ids=np.array([[0, 1, 2], [3, -1, 4]]),
     ),
     of_embedding(
+        "last-id-beyond-with-gaps",
+        "position_ids must be rows 0 to 8 of cos_cache but got 9.",
+        position_ids=np.array([[0, 0, 1, 0, 2, 0], [3, 0, 4, 0, 9, 0]])[:, ::2],
+    ),
+    of_embedding(
         "out-on-cache",
         "Y " + OVERLAP.format("cos_cache"),
         Y=BUFFER_X.reshape(B, N, S, D),
@@ -280,6 +285,14 @@ BAD = [
     of_embedding(
         "no-rows",
         "cos_cache must have a row where position_ids is given but got [0, 4].",
+        cos_cache=ones(0, 4),
+        sin_cache=ones(0, 4),
+    ),
+    of_embedding(
+        "no-rows-for-one-token",
+        "cos_cache must have a row where position_ids is given but got [0, 4].",
+        X=ones(1, N, 1, D),
+        position_ids=np.zeros((1, 1), np.int64),
         cos_cache=ones(0, 4),
         sin_cache=ones(0, 4),
     ),

@@ -271,6 +271,11 @@ ATTRIBUTES = [
         sections=(0, -1, 0, 0),
     ),
     attribute(
+        "sections-one-negative",
+        "sections must be four integers >= 0 but got [1, 2, -3, 4].",
+        sections=(1, 2, -3, 4),
+    ),
+    attribute(
         "sections-three",
         "sections must be four integers >= 0 but got 3 integers.",
         sections=(0, 0, 0),

@@ -282,6 +282,7 @@ inline void check_tensors(const Case& c) {
     }
     CHECK(c, h.heads == heads && c.qkv().scatters == c.scatters());
     CHECK(c, S == 1 || h.row_number_stride[1] == c.shape.slot_stride);
+    CHECK(c, !c.scatters() || h.row_number_words == (c.call.in.slots->dtype == NPU_ROPE_INT64 ? 2 : 1));
     CHECK(c, c.has_tables() || S == 1 || h.pos_stride[1] == c.shape.rope.pos_stride[1]);
 }
 

@@ -403,7 +403,8 @@ inline void check_memory(const Case& c, const Tile& tile, bool fuse) {
     CHECK(c, d.out_stride[2] == side.out_stride[2] || side.N == 1);
 }
 
-// Each lane of the table rotates by one plane of positions, that of its axis.
+// Each lane of the table rotates by one plane of positions, that of its axis. A lane outside the window has the pair of
+// the nearest lane inside.
 inline void check_planes(const Case& c) {
     const CommonTiling& d = c.common;
     if (!rope_has_sections(c.in.params.mode)) {
@@ -414,13 +415,12 @@ inline void check_planes(const Case& c) {
     CHECK(c, d.planes >= 1 && d.planes <= 4 && rules.size() == static_cast<size_t>(d.n_dims / 2));
     bool halves = c.launch.tiling_key == kRopeHalves;
     for (int32_t lane = 0; lane < d.table_width; ++lane) {
-        int32_t inside = lane + d.lane_first - d.n_offs;
+        int32_t inside = std::clamp(lane + d.lane_first - d.n_offs, 0, d.n_dims - 1);
         int32_t pair = halves ? lane : inside % (d.n_dims / 2);
         int planes = 0, plane = 0;
         for (int k = 0; k < 4; ++k)
             if (c.data.turns.plane_lanes[k][lane / 64] >> lane % 64 & 1) ++planes, plane = k;
         CHECK(c, planes == 1 && plane < d.planes);
-        if (!halves && (inside < 0 || inside >= d.n_dims)) continue;
         CHECK(c, d.plane_offset[plane] == c.in.shape.axis_offset[rules[static_cast<size_t>(pair)].axis]);
     }
     for (int k = 0; k < d.planes; ++k)

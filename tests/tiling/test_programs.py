@@ -17,6 +17,7 @@ ROPE_TILING_SOURCES = (
     "op_host/rope_tiling",
     "csrc/core/rope_check",
     "csrc/core/rope_frequency",
+    "csrc/core/rotary_check",
     "csrc/core/strided",
 )
 RMS_NORM_TILING_SOURCES = (
@@ -34,6 +35,11 @@ SQUARE_SUMS_TILING_SOURCES = (
     "csrc/core/rope_frequency",
     "csrc/core/strided",
 )
+QKV_TILING_SOURCES = (
+    *ROPE_TILING_SOURCES,
+    "op_host/qkv_norm_rope_cache_tiling",
+    "csrc/core/qkv_norm_rope_cache_check",
+)
 
 
 @pytest.mark.long
@@ -45,6 +51,7 @@ SQUARE_SUMS_TILING_SOURCES = (
         ("test_rms_norm_tile", ("op_host/rms_norm_tile", PREFERENCES)),
         ("test_rms_norm_tiling", RMS_NORM_TILING_SOURCES),
         ("test_qk_square_sums_tiling", SQUARE_SUMS_TILING_SOURCES),
+        ("test_qkv_tiling", QKV_TILING_SOURCES),
     ],
 )
 def test_thousands_of_random_tilings_are_sound(test, tested_sources, tmp_path):

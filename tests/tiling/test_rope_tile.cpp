@@ -297,6 +297,23 @@ void tiles_of_all_sides_fill_the_same_buffers() {
     if (values < kCalls / 4) ++g_failures;
 }
 
+// The size of rotated heads has no effect on a call without them.
+void values_alone_have_rows_of_their_size() {
+    Random random;
+    Case c(&random);
+    c.make_qkv(&random);
+    c.call.sides = 3;
+    c.call.item_bytes = 2;
+    c.call.normalizes = false;
+    c.call.value_size = 64;
+    c.call.out_row_bytes[2] = 64 * 2;
+    c.common.head_size = c.common.row_pitch = 1024;
+    set_heads(c.common, {0, 0, 8});
+    const RopeTile tile{4, 8, 1};
+    CHECK(c, tile, c.call.max_head_size() == 64 && c.call.max_row_pitch() == 64);
+    CHECK(c, tile, unlimited_layout(c, tile).tail_offset == 4 * 8 * 64 * 2);
+}
+
 // A larger tile never needs less memory, except for tables: the tokens of a block are a multiple of the tile's, so a
 // tile with more tokens may have smaller blocks.
 void regions_grow_with_the_tile() {
@@ -496,25 +513,47 @@ void candidates_have_the_heads_that_are_normalized_together() {
     }
 }
 
+// Makes the call one of ten tokens with rows of 32 bytes.
+void make_short_rows(Case* c, int32_t copy_mode) {
+    c->call.item_bytes = c->call.out_bytes = 2;
+    c->call.key = kRopeHalves;
+    c->call.sides = 1;
+    c->call.normalizes = c->call.normalizes_partners = false;
+    c->common.copy_mode = copy_mode;
+    c->common.tokens_inner = 0;
+    c->common.rows = c->common.seq = 10;
+    c->common.row_parts = c->common.head_parts = c->common.row_granule = 1;
+    c->common.n_dims = 4;
+    c->common.table_width = 8;
+    c->common.head_size = c->common.row_pitch = 16;
+}
+
 // A run of a packed tile has at least 32 bytes.
 void packed_runs_of_32_bytes_are_candidates() {
     Random random;
     Case c(&random);
-    c.call.item_bytes = c.call.out_bytes = 2;
-    c.call.key = kRopeHalves;
-    c.call.sides = 1;
-    c.call.normalizes = c.call.normalizes_partners = false;
-    c.common.copy_mode = kCopyPacked;
-    c.common.tokens_inner = 0;
-    c.common.rows = c.common.seq = 10;
-    c.common.row_parts = c.common.head_parts = c.common.row_granule = 1;
-    c.common.n_dims = 4;
-    c.common.table_width = 8;
-    c.common.row_pitch = 16;
+    make_short_rows(&c, kCopyPacked);
     for (const int32_t head_size : {3, 4, 5}) {  // four heads have 24, 32 and 40 bytes
         c.common.head_size = head_size;
         set_heads(c.common, {4, 0, 0});
         CHECK(c, RopeTile{}, tile_candidates(c.call).empty() == (head_size == 3));
+    }
+}
+
+void the_largest_tile_is_a_candidate() {
+    Random random;
+    Case c(&random);
+    make_short_rows(&c, kCopyBursts);
+    for (const bool normalizes : {false, true}) {
+        c.call.normalizes = normalizes;
+        for (const int64_t more : {0, 1}) {
+            const int64_t heads = kMaxTileRows[normalizes] + more;
+            set_heads(c.common, {heads, 0, 0});
+            const std::vector<RopeTile> all = tile_candidates(c.call);
+            const RopeTile tile{1, heads, 1};
+            const bool has = std::any_of(all.begin(), all.end(), [&](const RopeTile& t) { return same(t, tile); });
+            CHECK(c, tile, has == (more == 0));
+        }
     }
 }
 
@@ -529,6 +568,7 @@ constexpr Test kTests[] = {
     TEST(regions_are_as_large_as_the_kernels_need),
     TEST(regions_are_no_larger_than_the_kernels_need),
     TEST(tiles_of_all_sides_fill_the_same_buffers),
+    TEST(values_alone_have_rows_of_their_size),
     TEST(regions_grow_with_the_tile),
     TEST(no_candidate_that_fits_is_better),
     TEST(candidates_are_within_the_unit_and_the_instructions),
@@ -536,6 +576,7 @@ constexpr Test kTests[] = {
     TEST(candidates_have_every_table_and_the_preferred_size),
     TEST(candidates_have_the_heads_that_are_normalized_together),
     TEST(packed_runs_of_32_bytes_are_candidates),
+    TEST(the_largest_tile_is_a_candidate),
 };
 
 }  // namespace

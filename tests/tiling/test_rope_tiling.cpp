@@ -1,6 +1,7 @@
 // The tilings of the rotation kernels (op_host/rope_tiling.h), for random calls and for calls of known shapes.
 #include <cmath>
 
+#include "csrc/core/rotary_check.h"
 #include "op_host/tile_preferences.h"
 #include "op_host/work_split.h"
 #include "tests/tiling/rope_tiling_calls.h"
@@ -93,6 +94,14 @@ void unaligned_rows_of_310p_are_packed_and_split_at_32_bytes() {
     CHECK(small_tokens, small_tokens.common.copy_mode == kCopyPacked && small_tokens.common.tile_heads == 4);
 }
 
+void the_stride_of_a_single_head_has_no_effect() {
+    RopeTilingInput in = make_call(1, 64, 1, 36, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX);
+    RopeSide& side = in.shape.side[0];
+    side.x_stride[2] = side.out_stride[2] = 0;
+    const Case c = tile_call(in, "Ascend310P3");
+    CHECK(c, c.common.copy_mode == kCopyPacked && c.common.row_granule == 4 && c.common.tokens_inner == 0);
+}
+
 void axes_with_the_same_positions_are_one_plane() {
     RopeTilingInput in = make_call(1, 5, 2, 64, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_MROPE);  // sections 2, 1, 1, 0
     Case three = tile_call(in, "Ascend910B1");
@@ -105,6 +114,13 @@ void axes_with_the_same_positions_are_one_plane() {
     in.params.sections[1] = in.params.sections[2] = 0;
     Case one = tile_call(in, "Ascend910B1");
     CHECK(one, one.common.planes == 1 && one.data.turns.plane_lanes[0][0] == 0xffffffff);
+    // Without pairs of time, the first plane is that of the next axis.
+    in = make_call(1, 5, 2, 64, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_MROPE);
+    const int32_t sections[4] = {0, 2, 1, 1};
+    std::copy(sections, sections + 4, in.params.sections);
+    Case no_time = tile_call(in, "Ascend910B1");
+    CHECK(no_time, no_time.common.planes == 3 && no_time.common.plane_offset[0] == 5);
+    CHECK(no_time, no_time.data.turns.plane_lanes[0][0] == 0x33333333);
 }
 
 void two_tensors_share_a_cores_table() {
@@ -208,13 +224,14 @@ void the_split_has_the_least_work() {
     }
 }
 
+void set_heads_first(const RopeTilingInput& in, int64_t* strides, int64_t heads) {
+    strides[2] = in.shape.S * in.shape.D;
+    strides[1] = in.shape.D;
+    strides[0] = heads * strides[2];
+}
+
 // Rows in UB have the order in which more rows of the tensors are adjacent, and tokens before heads otherwise.
 void rows_are_in_the_order_of_most_tensors() {
-    const auto set_heads_first = [](RopeTilingInput* in, int64_t* strides, int64_t heads) {
-        strides[2] = in->shape.S * in->shape.D;
-        strides[1] = in->shape.D;
-        strides[0] = heads * strides[2];
-    };
     for (const int64_t keys : {0, 4}) {
         RopeTilingInput in = make_call(1, 64, 8, 32, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX, keys);
         const int tensors = 2 * in.shape.sides;
@@ -223,11 +240,23 @@ void rows_are_in_the_order_of_most_tensors() {
             CHECK(c, c.common.tokens_inner == (2 * heads_first > tensors));
             if (heads_first == tensors) break;
             RopeSide& side = in.shape.side[heads_first / 2];
-            set_heads_first(&in, heads_first % 2 ? side.out_stride : side.x_stride, side.N);
+            set_heads_first(in, heads_first % 2 ? side.out_stride : side.x_stride, side.N);
         }
         in.scatters = true;  // a cache has its rows token by token
         in.shape.cache_rows = 64;
         CHECK(tile_call(in, "Ascend910B1"), tile_call(in, "Ascend910B1").common.tokens_inner == 0);
+    }
+}
+
+// On Ascend310P, the scalar unit copies heads that are shorter than a block, token by token.
+void unaligned_rows_of_310p_are_in_the_order_in_which_they_are_adjacent() {
+    for (const int64_t D : {10, 36}) {
+        RopeTilingInput in = make_call(1, 64, 8, D, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX);
+        RopeSide& side = in.shape.side[0];
+        for (int64_t* strides : {side.x_stride, side.out_stride}) set_heads_first(in, strides, side.N);
+        const Case c = tile_call(in, "Ascend310P3");
+        const bool packed = D == 36;
+        CHECK(c, c.common.copy_mode == (packed ? kCopyPacked : kCopyScalar) && c.common.tokens_inner == packed);
     }
 }
 
@@ -274,10 +303,36 @@ void calls_that_an_npu_does_not_support_are_refused() {
                  "[rope] x must be float32, float16 or bfloat16 on Ascend910B1 but got float64.");
     expect_error(make_call(1, 4, 2, 2048, NPU_ROPE_FLOAT16, 0), "Ascend910B1",
                  "[rope] x must have a head size of at most 1024 on an NPU but got 2048.");
+    const int64_t most_heads = INT32_MAX;
+    const Case most = tile_call(make_call(1, 1, most_heads, 2, NPU_ROPE_FLOAT16, 0), "Ascend910B1");
+    CHECK(most, most.common.heads == most_heads);
+    expect_error(make_call(1, 1, most_heads + 1, 2, NPU_ROPE_FLOAT16, 0), "Ascend910B1",
+                 "[rope] x must have at most 2147483647 heads on an NPU but got 2147483648.");
     RopeTilingInput fast = make_call(1, 4, 2, 64, NPU_ROPE_FLOAT16, 0);
     fast.params.freq_scale = 1e10;
     expect_error(fast, "Ascend910B1",
                  "[rope] frequencies must be at most 1e+09 radians per position but got 1e+10 for pair 0.");
+}
+
+// Only the NPU's paths give rotary_mul position_ids.
+void position_ids_of_rotary_mul_select_rows_of_tables() {
+    const npu_rope_tensor x{nullptr, NPU_ROPE_FLOAT32, 4, {2, 3, 4, 8}, {96, 32, 8, 1}};
+    const npu_rope_tensor ids{nullptr, NPU_ROPE_INT64, 2, {2, 3}, {3, 1}};
+    RotaryShape shape;
+    const auto message = [&](const npu_rope_tensor& table) {
+        RotaryTensors t = rotary_mul_tensors(&x, &table, &table, &x, &ids);
+        t.known = Known::kLayout;
+        return check_rotary(t, RotaryAttributes{}, &shape).message();
+    };
+    for (const int64_t width : {4, 8}) {
+        CHECK(Case{}, message({nullptr, NPU_ROPE_FLOAT32, 2, {9, width}, {11, 1}}).empty());
+        CHECK(Case{}, shape.cos_stride[0] == 0 && shape.cos_stride[1] == 11);
+        CHECK(Case{}, shape.sin_stride[0] == 0 && shape.sin_stride[1] == 11);
+        CHECK(Case{}, shape.entry_per_lane == (width == 8));
+    }
+    const std::string rule = "[rotary_mul] cos must have shape [rows, W] with W = 4 or 8 where position_ids is given";
+    CHECK(Case{}, message({nullptr, NPU_ROPE_FLOAT32, 2, {9, 3}, {3, 1}}) == rule + " but got [9, 3].");
+    CHECK(Case{}, message({nullptr, NPU_ROPE_FLOAT32, 3, {2, 3, 4}, {12, 4, 1}}) == rule + " but got [2, 3, 4].");
 }
 
 struct Test {
@@ -293,15 +348,18 @@ constexpr Test kTests[] = {
     TEST(sizes_beyond_2_to_31_keep_their_offsets),
     TEST(one_row_is_one_tile),
     TEST(unaligned_rows_of_310p_are_packed_and_split_at_32_bytes),
+    TEST(the_stride_of_a_single_head_has_no_effect),
     TEST(axes_with_the_same_positions_are_one_plane),
     TEST(two_tensors_share_a_cores_table),
     TEST(turns_are_the_frequencies_over_2_pi),
     TEST(short_heads_have_a_tile_on_310p),
     TEST(the_split_has_the_least_work),
     TEST(rows_are_in_the_order_of_most_tensors),
+    TEST(unaligned_rows_of_310p_are_in_the_order_in_which_they_are_adjacent),
     TEST(backward_turns_the_other_way),
     TEST(integer_turns_are_removed_unless_factors_divide_them),
     TEST(calls_that_an_npu_does_not_support_are_refused),
+    TEST(position_ids_of_rotary_mul_select_rows_of_tables),
 };
 
 }  // namespace
