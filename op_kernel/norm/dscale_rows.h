@@ -57,7 +57,7 @@ public:
     __aicore__ inline void AddRows(LocalTensor<float> rows, int32_t count) { AddRows(rows, count, width_); }
 
     // Call once per core, after its last row, if UB has the sums of whole rows: adds them to elements [0, n) of dscale.
-    // scratch: memory of at least one row.
+    // scratch: memory of at least one block.
     __aicore__ inline void FinishRows(int64_t n, LocalTensor<float> scratch) {
         auto count = static_cast<int32_t>(n);
         if (all_sums_ == nullptr) {
@@ -91,7 +91,7 @@ public:
         SyncPipes<AscendC::HardEvent::MTE3_V>();
     }
 
-    // Call once per core, after its last row. scratch: memory of at least one piece.
+    // Call once per core, after its last row. scratch: memory of at least one block.
     __aicore__ inline void FinishPieces(int64_t n, LocalTensor<float> scratch) {
         if (all_sums_ != nullptr) AddSumsOfCores(n, scratch);
     }
@@ -151,7 +151,11 @@ private:
         AscendC::SyncAll();
         Share own = ShareOf(n, kBlockFloats, AscendC::GetBlockNum(), AscendC::GetBlockIdx());
         int64_t end = own.first + own.count;
-        for (int64_t at = own.first; at < end; at += width_) AddSumsOfPiece(at, CountAt(at, end), scratch);
+        // Sums of whole rows may be wider than scratch.
+        auto most = static_cast<int32_t>(scratch.GetSize()) / kBlockFloats * kBlockFloats;
+        int32_t width = MinOf(width_, most);
+        for (int64_t at = own.first; at < end; at += width)
+            AddSumsOfPiece(at, end - at < width ? static_cast<int32_t>(end - at) : width, scratch);
     }
 
     __aicore__ inline void AddSumsOfPiece(int64_t first, int32_t count, LocalTensor<float> scratch) {

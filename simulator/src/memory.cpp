@@ -137,25 +137,38 @@ void reads(const char* operand, const UbView& view, const Range* ranges, size_t 
     check_ranges(operand, view, ranges, n);
     m.note_ub_use(view, false);
     const uint32_t valid_from = m.buffers[view.buffer].valid_from;
+    const auto note_undefined = [&](const Range& range, const std::string& cause) {
+        char text[300];
+        const auto begin = static_cast<long long>(range.begin), end = static_cast<long long>(range.end);
+        std::snprintf(text, sizeof text, "`%s` is read at UB bytes [%lld, %lld) (from byte %lld of the tensor on): %s",
+                      operand, begin, end, begin - view.addr, cause.c_str());
+        if (m.current.pipe == Pipe::V)
+            m.note_undefined_read(range, text);
+        else
+            broken(Rule::Init01, "%s.", text);
+    };
     for (size_t i = 0; i < n; ++i) {
+        Range unwritten{0, 0};  // joined, because its parts depend on earlier uses of the memory
+        const auto note_unwritten = [&] {
+            if (unwritten.begin < unwritten.end)
+                note_undefined(unwritten, "not written since the buffer was allocated");
+            unwritten = {0, 0};
+        };
         m.writer.for_each(ranges[i].begin, ranges[i].end, [&](uint32_t first, uint32_t end, uint32_t word) {
-            if ((word >> 1) < valid_from || (word & kPoisoned)) {
-                const Record source = (word >> 1) < valid_from ? Record{} : m.record(word >> 1);
-                const std::string cause = (word >> 1) < valid_from ? "not written since the buffer was allocated"
-                                          : source.pipe == Pipe::V
-                                              ? "work space that a vector instruction left undefined"
-                                              : "bytes that the copy at " + where(source.site) + " left undefined";
-                char text[300];
-                std::snprintf(text, sizeof text,
-                              "`%s` is read at UB bytes [%u, %u) (from byte %lld of the tensor on): %s", operand, first,
-                              end, static_cast<long long>(first) - view.addr, cause.c_str());
-                if (m.current.pipe == Pipe::V)
-                    m.note_undefined_read({first, end}, text);
-                else
-                    broken(Rule::Init01, "%s.", text);
+            if ((word >> 1) < valid_from) {
+                unwritten = {unwritten.begin < unwritten.end ? unwritten.begin : first, end};
+                return;
+            }
+            note_unwritten();
+            if (word & kPoisoned) {
+                const Record source = m.record(word >> 1);
+                note_undefined({first, end}, source.pipe == Pipe::V
+                                                 ? "work space that a vector instruction left undefined"
+                                                 : "bytes that the copy at " + where(source.site) + " left undefined");
             } else if (!m.is_ordered(word >> 1))
                 report("read", operand, view, {{first, end}, word >> 1, "write"});
         });
+        note_unwritten();
     }
     if (m.has_leftovers)
         for (size_t i = 0; i < n; ++i) m.note_reads_of_leftovers(ranges[i]);

@@ -39,6 +39,7 @@ LAUNCHES = {
     "scalars_of_two_cores_in_two_lines": {"block_dim": 2},
     "scalars_of_two_cores_in_one_line": {"block_dim": 2},
     "scalar_beside_a_copy_of_another_core": {"block_dim": 2},
+    "scalar_over_a_copy_of_another_core": {"block_dim": 2},
     "store_through_a_reference_over_a_copy_of_another_core": {"block_dim": 2},
     "float_sum_of_three_cores": {"block_dim": 3, "y": InOut},
     "exact_sum_of_three_cores": {"block_dim": 3, "y": InOut},
@@ -55,18 +56,22 @@ LAUNCHES = {
     "written_after_the_read": {"y": InOut},
     "written_during_the_read": {"y": InOut},
     "written_during_the_copy_and_after_the_scalar_read": {"y": InOut},
+    "written_during_the_copy_and_the_scalar_read": {"y": InOut},
     "most_blocks": {"bytes": 131072},
     "output_with_every_byte_written": {"y": Out},
     "output_with_a_gap": {"y": Out},
     "output_that_no_core_writes": {"y": Out},
+    "output_whose_address_no_core_takes": {"y": Out},
     **{
         entry: {"block_dim": 2, "y": InOut}
         for entry in (
             "read_after_sync_all",
+            "scalar_read_again_after_another_cores_copy",
             "read_after_software_sync_all",
             "read_after_a_flag",
             "read_after_a_flag_of_another_pipe",
             "read_after_a_pair_signal",
+            "read_after_the_second_pair_signal",
             "cores_in_turn",
             "all_cores_meet",
             "one_core_does_not_come",
@@ -82,6 +87,7 @@ LAUNCHES = {
             "signal_memory_that_is_not_0",
             "turn_without_its_workspace",
             "flags_beside_sync_all",
+            "first_flag_of_sync_all",
             "flags_of_sync_all",
             "cores_write_the_same_values",
             "cores_write_their_own",
@@ -139,6 +145,14 @@ def test_a_kernel_that_keeps_the_rule_passes(compiled, claim):
     report = launch(compiled, claim)
     assert report.errors == []
     assert {w["rule"] for w in report.warnings} == OTHER_WARNINGS.get(claim.entry, set())
+
+
+def test_the_bytes_of_a_report_do_not_depend_on_earlier_launches(compiled):
+    of_entry = {claim.entry: claim for claim in claims() if claim.stem == "initialised"}
+    read = of_entry["unwritten_lanes_that_are_dropped"]
+    for earlier in of_entry.values():
+        launch(compiled, earlier)
+        check_report(read, launch(compiled, read).warnings[0])
 
 
 def test_every_rule_has_a_kernel_that_breaks_it_and_one_that_keeps_it():
