@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes as C
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -14,7 +16,7 @@ import ascend_sim
 import mini_kernels
 import numpy as np
 import pytest
-from ascend_sim import In, InOut, KernelBroken, Options, Out, Sum
+from ascend_sim import In, InOut, KernelBroken, Options, Out, Part, Sum, compiler, library
 from mini_kernels import claims
 from test_rules import launch
 
@@ -74,6 +76,15 @@ def test_threads_launch_in_parallel_and_each_has_its_own_report(compiled):
 
     with ThreadPoolExecutor(4) as threads:
         assert all(threads.map(run_one, range(40)))
+
+
+def test_a_scalar_read_of_what_the_first_instruction_of_a_thread_wrote_needs_an_invalid_cache(compiled):
+    """Instructions are numbered by thread."""
+    kernel = compiled("scalar_gm", "scalar_read_of_a_copy_of_unwritten_memory")
+    options = Options(lenient=("SIM-INIT-01",))
+    with ThreadPoolExecutor(1) as threads:
+        found = threads.submit(kernel.run, In(floats()), Part(floats()), check=False, options=options)
+    assert [e["rule"] for e in found.result().errors] == ["SIM-GM-03"]
 
 
 # ---- kernels that do not return ---------------------------------------------------------------------------
@@ -149,6 +160,12 @@ def test_unwritten_elements_of_an_output_keep_their_values(compiled):
     y = floats(7)
     compiled("reports", "number_of_each_core").run(In(floats()), Out(y))
     assert y[:9].tolist() == [1] * 8 + [7]
+
+
+def test_bytes_behind_an_output_keep_their_values(compiled):
+    whole = floats(7, count=16)
+    compiled("reports", "number_of_each_core").run(In(floats()), Out(whole[:8]))
+    assert whole.tolist() == [1] * 8 + [7] * 8
 
 
 def test_each_output_with_unwritten_bytes_is_reported(compiled):
@@ -249,3 +266,42 @@ def test_half_overflows_or_saturates(compiled, saturate, end):
     compiled("reports", "half_overflow").run(In(floats()), Out(y), options=Options(saturate=saturate))
     assert (y[:64] == end).all()
     assert (y[64:128] == 40000).all()
+
+
+# ---- kernels by the names of their entries ---------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def two_entries(tmp_path_factory):
+    """A library with the entries sum and sum__ascend910b__float_half."""
+    folder = tmp_path_factory.mktemp("entries")
+    names = ("sum", "sum__ascend910b__float_half")
+    (folder / "sum.cpp").write_text("".join(f'extern "C" void {name}() {{}}\n' for name in names))
+    command = [*compiler.compiler().split(), "-shared", "-fPIC", str(folder / "sum.cpp")]
+    subprocess.run([*command, "-o", str(folder / "entries.so")], check=True)
+    return folder / "entries.so"
+
+
+def found_kernel(folder, entry):
+    find = library.load().lib["ascend_sim_find_kernel"]
+    find.restype = C.c_void_p
+    return find(str(folder).encode(), entry.encode())
+
+
+def address_in(path, entry):
+    return C.cast(C.CDLL(str(path))[entry], C.c_void_p).value
+
+
+@pytest.mark.parametrize(
+    ("entry", "name"), [("sum__ascend910b__float_half", "ascend910b.so"), ("sum", "sum.so")]
+)
+def test_a_kernel_is_found_in_its_soc_s_library(two_entries, monkeypatch, tmp_path, entry, name):
+    monkeypatch.delenv("ASCEND_SIM_KERNELS", raising=False)
+    assert found_kernel(tmp_path, entry) is None
+    shutil.copy(two_entries, tmp_path / name)
+    assert found_kernel(tmp_path, entry) == address_in(tmp_path / name, entry)
+
+
+def test_an_empty_part_of_the_list_of_replacements_names_no_library(two_entries, monkeypatch, tmp_path):
+    monkeypatch.setenv("ASCEND_SIM_KERNELS", f":{two_entries}")
+    assert found_kernel(tmp_path, "sum") == address_in(two_entries, "sum")

@@ -15,6 +15,7 @@ CANNOT_CONTINUE = {
     "assertion_that_fails",
     "assertion_with_a_format_that_fails",
     "assertion_with_an_action_that_fails",
+    "blocks_at_the_end_of_the_last_buffer",
     "blocks_of_no_buffer",
     "buffer_without_memory",
     "copy_out_to_nowhere",
@@ -25,6 +26,7 @@ CANNOT_CONTINUE = {
     "endless_wait_for_a_flag",
     "exception_that_leaves",
     "fill_without_memory",
+    "function_whose_buffers_fill_ub",
     "gap_in_ub_that_wraps",
     "gm_element_that_wraps",
     "gm_offset_that_wraps",
@@ -53,12 +55,14 @@ CANNOT_CONTINUE = {
 LEAVES_ITS_MEMORY = {
     "gathered_mask_that_wraps",
     "mask_count_that_wraps",
+    "offset_2_gib_ahead",
     "offset_4_gib_ahead",
     "negative_gap",
     "offset_before_the_first_byte",
     "one_block_too_many",
     "padded_block_too_long",
     "tensor_before_its_buffer",
+    "tensor_of_a_buffer_that_exceeds_ub",
 }
 BROKEN = [c for c in claims() if c.breaks]
 
@@ -90,6 +94,20 @@ def test_a_rule_that_is_not_lenient_stays_an_error(compiled):
     claim = next(c for c in BROKEN if c.entry == "v_reads_what_v_writes")
     report = launch(compiled, claim, options=options(claim, "SIM-HAZARD-01", "SIM-HAZARD-03"))
     assert [e["rule"] for e in report.errors] == ["SIM-HAZARD-02"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "rule", "text"),
+    [
+        ("scalar_over_a_copy_of_another_core", "SIM-CORE-01", "which core 0 wrote by DataCopy"),
+        ("nine_freed_buffers", "SIM-EVENT-01", "V_MTE2 event 0 is set at"),
+    ],
+)
+def test_the_rule_that_is_broken_next_stays_an_error(compiled, entry, rule, text):
+    claim = next(c for c in BROKEN if c.entry == entry)
+    (error,) = launch(compiled, claim, options=options(claim, claim.rule)).errors
+    assert (error["rule"], error["line"]) == (rule, claim.line)
+    assert text in error["text"]
 
 
 def test_a_line_warns_once_however_often_it_runs(compiled):

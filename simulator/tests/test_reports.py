@@ -105,6 +105,22 @@ def test_the_first_error_ends_the_launch_unless_it_is_made_a_warning(compiled):
     assert len(report.warnings) == 2
 
 
+def test_a_reference_that_is_not_used_is_checked(compiled):
+    report = run(compiled, "reference_past_what_the_buffer_was_given")
+    assert [e["rule"] for e in report.errors] == ["SIM-EVENT-03"]
+    (warning,) = report.warnings
+    assert (warning["rule"], warning["line"]) == (
+        "SIM-BOUNDS-05",
+        line_of("reference_past_what_the_buffer_was_given", "(8);"),
+    )
+
+
+def test_reads_of_the_system_counter_are_instructions(compiled):
+    summary = run(compiled, "two_reads_of_the_system_counter").summary
+    (total,) = [t for t in summary["apis"] if t["api"] == "GetSystemCycle"]
+    assert (total["pipe"], total["count"]) == ("S", 2)
+
+
 def test_rules_have_an_identifier_a_sentence_and_a_basis():
     rules = library.load().rules()
     assert len({rule["rule"] for rule in rules}) == len(rules)

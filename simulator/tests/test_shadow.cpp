@@ -1,11 +1,16 @@
-// Random fills and reads of Shadow (aligned, unaligned and small), compared with a plain array.
+// Random fills and reads of Shadow (aligned, unaligned and small), compared with a plain array; and the families of
+// chips' names.
 #include <cstdio>
 #include <random>
+#include <string>
 #include <vector>
 
+#include "src/chips.h"
 #include "src/shadow.h"
 
-int main() {
+namespace {
+
+bool random_accesses() {
     constexpr uint32_t kBytes = 4096, kSteps = 200000;
     ascend_sim::Shadow shadow;
     shadow.reset(kBytes);
@@ -32,9 +37,33 @@ int main() {
         });
         if (!same || at != end) {
             std::printf("step %u: [%u, %u) differs\n", step, begin, end);
-            return 1;
+            return false;
         }
     }
+    return true;
+}
+
+// A digit must follow the prefix of a family.
+bool families_of_names() {
+    constexpr const char* kCases[][2] = {
+        {"Ascend910B1", "ascend910b"},  {"Ascend910_9392", "ascend910_93"},
+        {"Ascend950PR_9", "ascend950"}, {"Ascend910B", "none"},
+        {"Ascend910BX", "none"},        {"Ascend910", "none"},
+    };
+    for (const auto& [name, soc] : kCases) {
+        const ascend_sim::Family* family = ascend_sim::find_family(name);
+        const std::string found = family ? family->soc : "none";
+        if (found == soc) continue;
+        std::printf("%s: the family is %s\n", name, found.c_str());
+        return false;
+    }
+    return true;
+}
+
+}  // namespace
+
+int main() {
+    if (!random_accesses() || !families_of_names()) return 1;
     std::puts("shadow: ok");
     return 0;
 }

@@ -137,7 +137,8 @@ def test_an_address_that_is_not_512_byte_aligned_costs_more(compiled):
     aligned, unaligned, next_aligned = (
         run(compiled, "copy_in", count=4096, setting=n)["busy_MTE2"] for n in (0, 8, 128)
     )
-    assert unaligned > aligned == next_aligned
+    assert aligned == next_aligned
+    assert unaligned - aligned == pytest.approx(512 / profile()["core_gm_bytes_per_cycle"])
 
 
 @pytest.mark.parametrize("cores", [1, 2, 32, 48])
@@ -310,6 +311,15 @@ def test_a_trace_has_every_instruction_and_those_of_one_pipe_do_not_overlap(comp
     assert last <= summary["microseconds"] + 0.5e-4  # the last end is printed with four decimals
 
 
+def test_a_trace_names_the_rows_of_each_core(compiled, tmp_path):
+    traced(compiled, tmp_path, block_dim=2)
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    rows = [*PIPES, "critical path", "MTE2 read latency", "MTE3 write latency"]
+    for core in range(2):
+        assert [names.get((core, row)) for row in range(len(rows))] == rows
+
+
 def test_a_trace_shows_that_an_instruction_waits_for_its_data(compiled, tmp_path):
     _, spans = traced(compiled, tmp_path)
     copy, add, store = (spans[0, PIPES.index(pipe)][0] for pipe in ("MTE2", "V", "MTE3"))
@@ -336,6 +346,7 @@ def test_a_trace_shows_reads_and_writes_in_progress(compiled, tmp_path):
     summary, spans = traced(compiled, tmp_path)
     last = spans[0, WRITES_IN_PROGRESS][-1]
     assert (last["name"], last["args"]["cycles"]) == ("write latency", WRITE_LATENCY)
+    assert (last["args"]["bytes"], last["args"]["repeats"]) == (0, 0)
     # After the last write, the destructor of TPipe waits for the flag that frees the queue's buffer.
     flag = profile()["flag_cycles"] / profile()["clock_ghz"] / 1000
     assert last["ts"] + last["dur"] == pytest.approx(summary["microseconds"] - flag, abs=2e-4)
@@ -376,6 +387,13 @@ def test_scalar_accesses_cost_the_profile_s_cycles(compiled):
         in_gm = (("GlobalTensor::GetValue", lines), ("GlobalTensor::SetValue", lines))
         for api, misses in (("SetValue", 0), ("GetValue", 0), *in_gm):
             assert cycles_of(summary, api) == pytest.approx((count - misses) * hit + misses * miss)
+
+
+def test_the_first_reference_to_a_line_of_gm_misses_the_cache(compiled):
+    report = compiled("reports", "reference_to_gm").run(
+        In(np.ones(4096, np.float32)), Part(np.zeros(4096, np.float32))
+    )
+    assert cycles_of(report.summary, "GlobalTensor()") == profile()["scalar_miss_cycles"]
 
 
 @pytest.mark.parametrize(

@@ -51,10 +51,18 @@ def test_a_sum_in_place_keeps_the_contents(compiled, tmp_path):
 
 
 def test_tensors_at_addresses_have_places_of_their_own(compiled, tmp_path):
-    _, contents = traced(compiled, tmp_path, "tensors_at_addresses", count=1024)
-    assert sorted(contents) == [(0, 4096), (4096, 4096)]
+    _, contents = traced(compiled, tmp_path, "tensors_at_addresses", count=512)
+    assert sorted(contents) == [(0, 4096), (4096, 2048)]
     assert [(s["name"], s["args"]["uses"]) for s in contents[0, 4096]] == [("Duplicate", 2), ("Duplicate", 1)]
-    assert [(s["name"], s["args"]["uses"]) for s in contents[4096, 4096]] == [("Adds", 1)]
+    assert [(s["name"], s["args"]["uses"]) for s in contents[4096, 2048]] == [("Adds", 1)]
+
+
+def test_a_write_through_a_reference_has_the_reference_s_time(compiled, tmp_path):
+    spans, contents = traced(compiled, tmp_path, "reference_to_ub")
+    (reference,) = [s for s in spans if (s["name"], s["tid"]) == ("LocalTensor()", 0)]
+    ((found,),) = contents.values()
+    assert (found["name"], found["args"]["uses"]) == ("LocalTensor()", 2)
+    assert found["ts"] == end(reference)
 
 
 def test_each_place_has_a_named_row(compiled, tmp_path):

@@ -21,7 +21,7 @@ KERNEL(assertion_with_a_format_that_fails) {
 
 KERNEL(upper_case_assertion_that_fails) {
     Ub ub(256);
-    ASSERT(GetBlockNum() == 0 && "no block");  // breaks SIM-ASSERT-01: ASSERT: `GetBlockNum() == 0 && "no block"`
+    ASSERT(GetBlockNum() == 0 && "no \\ block");  // breaks SIM-ASSERT-01: ASSERT: `GetBlockNum() == 0 && "no \\ block"`
 }
 
 KERNEL(assertion_with_an_action_that_fails) {

@@ -51,6 +51,17 @@ KERNEL(scalar_past_the_tensors_end) {
     ub.at<float>(0, 64).SetValue(64, 1.0f);  // breaks SIM-BOUNDS-01: UB bytes [256, 260)
 }
 
+KERNEL(fill_up_to_the_end_of_ub) {
+    Ub ub(196608);
+    Duplicate(ub.at<float>(196608 - 256, 64), 1.0f, 64);  // keeps SIM-BOUNDS-01
+}
+
+KERNEL(scalar_before_a_tensor_without_elements) {
+    Ub ub(1024);
+    float value = ub.at<float>(256, 0).GetValue(-1);  // breaks SIM-BOUNDS-01: `tensor` is touched at UB bytes [252, 256) but covers [256, 256): 4 bytes before its start.
+    (void)value;
+}
+
 KERNEL(offset_past_the_tensors_end) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 64);
@@ -93,6 +104,12 @@ KERNEL(copy_in_past_the_end) {
 KERNEL(copy_in_from_before_the_start) {
     Ub ub(1024);
     DataCopy(ub.at<float>(0, 64), global<float>(x - 32), 16);  // breaks SIM-BOUNDS-03: bytes [-32, 32) of GM tensor `x`
+}
+
+// The guard zone has 4096 bytes. Before it there is other memory.
+KERNEL(copy_in_from_the_begin_of_the_guard_zone) {
+    Ub ub(1024);
+    DataCopy(ub.at<float>(0, 64), global<float>(x - 4096), 16);  // breaks SIM-BOUNDS-03: bytes [-4096, -4032) of GM tensor `x`
 }
 
 KERNEL(copy_out_past_the_end) {
@@ -303,4 +320,9 @@ KERNEL(offset_4_gib_ahead) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 64);
     Duplicate(t[0x40000000u], 1.0f, 8);  // breaks SIM-BOUNDS-02
+}
+
+KERNEL(offset_2_gib_ahead) {
+    Ub ub(256);
+    ub.at<uint8_t>(0, 64)[0x7fffffffu].SetValue(0, 1);  // breaks SIM-BOUNDS-02: begins at UB byte 2147483647 but its buffer is [0, 256).
 }

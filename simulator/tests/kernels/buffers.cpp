@@ -13,6 +13,17 @@ KERNEL(buffer_of_nothing) {
     pipe.InitBuffer(buffer, 0);  // breaks SIM-BUFFER-01: length must be > 0 but got 0
 }
 
+// The report of the reference comes before that of the buffer.
+KERNEL(scalar_reference_before_a_buffer_of_nothing) {
+    Ub ub(1024);
+    LocalTensor<float> t = ub.at<float>(0, 256);
+    Adds(t[64], t, 1.0f, 64);
+    float value = t(64);  // breaks SIM-HAZARD-03: V_S event missing
+    (void)value;
+    TBuf<> buffer;
+    GetTPipePtr()->InitBuffer(buffer, 0);
+}
+
 KERNEL(queue_of_no_buffers) {
     TPipe pipe;
     TQue<TPosition::VECIN, 1> q;
@@ -24,6 +35,13 @@ KERNEL(buffer_twice) {
     TBuf<> buffer;
     pipe.InitBuffer(buffer, 256);
     pipe.InitBuffer(buffer, 256);  // breaks SIM-BUFFER-01: called twice
+}
+
+KERNEL(queue_twice) {
+    TPipe pipe;
+    TQue<TPosition::VECIN, 1> q;
+    pipe.InitBuffer(q, 1, 256);
+    pipe.InitBuffer(q, 1, 256);  // breaks SIM-BUFFER-01: called twice
 }
 
 KERNEL(buffer_without_memory) {
@@ -44,6 +62,13 @@ KERNEL(buffers_that_exceed_ub) {
     TBuf<> a, b;
     pipe.InitBuffer(a, 98304);
     pipe.InitBuffer(b, 98305);  // breaks SIM-BUFFER-02: 98305 bytes do not fit: 98304 of UB's 196608 are taken
+}
+
+KERNEL(tensor_of_a_buffer_that_exceeds_ub) {
+    TPipe pipe;
+    TBuf<> buffer;
+    pipe.InitBuffer(buffer, 196609);  // breaks SIM-BUFFER-02: 196609 bytes do not fit
+    LocalTensor<float> t = buffer.Get<float>();
 }
 
 KERNEL(queue_that_exceeds_ub) {

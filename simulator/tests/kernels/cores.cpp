@@ -98,6 +98,17 @@ KERNEL(scalar_beside_a_copy_of_another_core) {
     }
 }
 
+KERNEL(scalar_over_a_copy_of_another_core) {
+    Ub ub(256);
+    GlobalTensor<float> out = global<float>(y);
+    if (GetBlockIdx() == 0) {
+        DataCopy(out, ub.at<float>(0, 8), 8);
+    } else {
+        out.SetValue(0, 2.0f);  // breaks SIM-CORE-03: has bytes that core 0 wrote by DataCopy at @-2.
+        DataCacheCleanAndInvalid<float, CacheLine::SINGLE_CACHE_LINE>(out);
+    }
+}
+
 KERNEL(store_through_a_reference_over_a_copy_of_another_core) {
     Ub ub(256);
     GlobalTensor<float> out = global<float>(y);

@@ -415,6 +415,16 @@ KERNEL(scalar_reads_what_v_writes) {
     (void)value;
 }
 
+KERNEL(scalar_reference_before_the_wait) {
+    Ub ub(1024);
+    LocalTensor<float> t = ub.at<float>(0, 256);
+    Adds(t[64], t, 1.0f, 64);
+    SetFlag<HardEvent::V_S>(EVENT_ID0);
+    float value = t(64);  // breaks SIM-HAZARD-03: V_S event missing
+    (void)value;
+    WaitFlag<HardEvent::V_S>(EVENT_ID0);
+}
+
 KERNEL(scalar_writes_what_v_reads) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);
@@ -589,6 +599,15 @@ KERNEL(written_during_the_copy_and_after_the_scalar_read) {
     (void)value;
     order<HardEvent::S_MTE3>();
     DataCopy(global<float>(y), t[64], 64);  // breaks SIM-HAZARD-05: MTE2_MTE3 event missing
+}
+
+KERNEL(written_during_the_copy_and_the_scalar_read) {
+    Ub ub(1024);
+    LocalTensor<float> t = ub.at<float>(0, 256);
+    DataCopy(t, global<float>(y), 64);
+    float value = global<float>(y).GetValue(0);
+    (void)value;
+    DataCopy(global<float>(y), t[64], 64);  // breaks SIM-HAZARD-05: after the MTE2 read by DataCopy at @-3: MTE2_MTE3 event missing
 }
 
 KERNEL(read_of_what_a_scalar_writes) {

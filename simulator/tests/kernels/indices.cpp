@@ -62,3 +62,14 @@ KERNEL(sum_with_too_little_work_memory) {
     Ub ub(4096);
     ReduceSum(ub.at<float>(1024, 8), ub.at<float>(0, 192), ub.at<float>(2048, 4), 64, 3, 8);  // breaks SIM-WORK-01
 }
+
+// A library function takes its temporary memory above the buffers. The last 256 bytes of UB are for messages.
+KERNEL(function_with_memory_above_the_buffers) {
+    Ub ub(196608 - 8192);
+    Sigmoid(ub.at<float>(0, 64), ub.at<float>(256, 64), 64);  // keeps SIM-WORK-01
+}
+
+KERNEL(function_whose_buffers_fill_ub) {
+    Ub ub(196608 - 256);
+    Sigmoid(ub.at<float>(0, 64), ub.at<float>(256, 64), 64);  // breaks SIM-WORK-01: Sigmoid: its temporary memory is above the TPipe's buffers, but they fill UB.
+}

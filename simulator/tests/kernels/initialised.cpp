@@ -218,6 +218,26 @@ KERNEL(sum_of_unwritten_workspace) {
     DataCopy(global<float>(y), t, 16);
 }
 
+KERNEL(sum_of_the_first_of_two_unwritten_rows) {
+    Ub ub(512);
+    LocalTensor<float> t = ub.at<float>(256, 64);
+    DataCopyPad(t, global<float>(workspace), {2, 32, 32, 0, 0}, {false, 0, 0, 0.0f});
+    order<HardEvent::MTE2_V>();
+    Adds(t, t, 1.0f, 8);  // breaks SIM-INIT-01: UB bytes [256, 288)
+    order<HardEvent::V_MTE3>();
+    DataCopy(global<float>(y), t, 8);
+}
+
+KERNEL(sum_of_the_second_of_two_unwritten_copies) {
+    Ub ub(512);
+    LocalTensor<float> t = ub.at<float>(256, 64);
+    for (uint32_t i = 0; i < 2; ++i) DataCopy(t[i * 8], global<float>(workspace)[i * 8], 8);
+    order<HardEvent::MTE2_V>();
+    Adds(t, t[8], 1.0f, 8);  // breaks SIM-INIT-01: UB bytes [288, 320)
+    order<HardEvent::V_MTE3>();
+    DataCopy(global<float>(y), t, 8);
+}
+
 // As above, but the sum of unwritten bytes is no result.
 KERNEL(sum_of_unwritten_workspace_that_is_dropped) {
     Ub ub(512);
@@ -272,6 +292,11 @@ KERNEL(output_that_no_core_writes) {
     GlobalTensor<float> out;
     out.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(y));  // warns SIM-INIT-03: 16384 of the 16384 bytes of GM `y`, an output, were not written, first [0, 16384).
 }
+
+KERNEL(output_whose_address_no_core_takes) {
+    Ub ub(256);  // warns SIM-INIT-03 (no line): kernel:0, core 0, kernel end: 16384 of the 16384 bytes of GM `y`, an output, were not written, first [0, 16384).
+}
+
 // Core 1 writes 96 of its 128 floats.
 KERNEL(gap_of_one_core) {
     Ub ub(kBytes);
@@ -311,4 +336,29 @@ KERNEL(leftovers_that_are_used) {
         DataCopy(global<float>(y)[tile * 64], sum, tile ? 48 : 64);
         PipeBarrier<PIPE_ALL>();
     }
+}
+
+// As above, with two rows, of 32 floats and then of 16.
+KERNEL(leftovers_of_two_rows) {
+    Ub ub(1024);
+    LocalTensor<float> t = ub.at<float>(0, 128), sum = ub.at<float>(512, 128);
+    for (uint32_t tile = 0; tile < 2; ++tile) {
+        DataCopy(t, global<float>(x)[tile * 64], {2, uint16_t(tile ? 2 : 4), 0, 1});
+        order<HardEvent::MTE2_V>();
+        Adds(sum, t, 1.0f, 72);  // warns SIM-INIT-04: reads data that an earlier, longer copy at @-2 left in UB
+        order<HardEvent::V_MTE3>();
+        DataCopy(global<float>(y)[tile * 72], sum, 72);
+        PipeBarrier<PIPE_ALL>();
+    }
+}
+
+// The second instruction of the line is no copy.
+KERNEL(copy_and_shorter_fill_of_one_line) {
+    Ub ub(1024);
+    LocalTensor<float> t = ub.at<float>(0, 64), sum = ub.at<float>(512, 64);
+    DataCopy(t, global<float>(x), 64), order<HardEvent::MTE2_V>(), Duplicate(t, 1.0f, 32);
+    PipeBarrier<PIPE_V>();
+    Adds(sum, t, 1.0f, 64);  // keeps SIM-INIT-04
+    order<HardEvent::V_MTE3>();
+    DataCopy(global<float>(y), sum, 64);
 }

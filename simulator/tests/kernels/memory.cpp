@@ -89,6 +89,17 @@ KERNEL(pools_without_reset) {
     p.b.InitBuffer(p.in_b, 256);  // breaks SIM-BUFFER-06: a pool with the same memory has buffers since memory.cpp:73: its Reset is missing
 }
 
+KERNEL(pools_behind_a_buffer_without_reset) {
+    TPipe pipe;
+    TBuf<> before, in_a, in_b;
+    TBufPool<TPosition::VECCALC> a, b;
+    pipe.InitBuffer(before, 1024);
+    pipe.InitBufPool(a, 512);
+    pipe.InitBufPool(b, 512, a);
+    a.InitBuffer(in_a, 256);
+    b.InitBuffer(in_b, 256);  // breaks SIM-BUFFER-06: a pool with the same memory has buffers since @-1
+}
+
 KERNEL(pool_used_again_without_reset) {
     Pools p;
     p.a.Reset();
@@ -113,6 +124,27 @@ KERNEL(pool_of_too_many_buffers) {
     TBuf<> more[2];
     p.a.InitBuffer(more[0], 32);
     p.a.InitBuffer(more[1], 32);  // breaks SIM-BUFFER-03: the pool must have at most 2 buffers but got one more
+}
+
+struct OuterPool {
+    __aicore__ inline explicit OuterPool(int32_t buffers) {
+        pipe.InitBufPool(outer, 1024);
+        for (int32_t i = 0; i < buffers; ++i) outer.InitBuffer(buffer[i], 32);
+    }
+    TPipe pipe;
+    TBufPool<TPosition::VECCALC, 4> outer;
+    TBufPool<TPosition::VECCALC, 2> inner;
+    TBuf<> buffer[3];
+};
+
+KERNEL(pool_in_a_pool_that_has_its_buffers) {
+    OuterPool p(2);
+    p.outer.InitBufPool(p.inner, 256);  // keeps SIM-BUFFER-03
+}
+
+KERNEL(pool_in_a_pool_of_fewer_buffers) {
+    OuterPool p(3);
+    p.outer.InitBufPool(p.inner, 256);  // breaks SIM-BUFFER-03: the outer pool has fewer than the 2 buffers of this one
 }
 
 KERNEL(shared_pool_that_is_longer) {
@@ -191,6 +223,17 @@ KERNEL(tensor_at_an_address_without_the_last_barrier) {
 KERNEL(tensor_at_an_unaligned_address) {
     InitSocState();
     LocalTensor<float> t(TPosition::VECCALC, 16, 64);  // breaks SIM-ALIGN-01: starts at UB byte 16, which is no multiple of 32
+}
+
+// The report of the reference comes before that of the tensor.
+KERNEL(scalar_reference_before_a_tensor_at_an_unaligned_address) {
+    InitSocState();
+    LocalTensor<float> t(TPosition::VECCALC, 0, 64);
+    Duplicate(t, 1.0f, 64);
+    float value = t(0);  // breaks SIM-HAZARD-03: V_S event missing
+    (void)value;
+    LocalTensor<float> unaligned(TPosition::VECCALC, 16, 64);
+    PipeBarrier<PIPE_ALL>();
 }
 
 KERNEL(tensor_at_an_address_past_ub) {

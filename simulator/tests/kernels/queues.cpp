@@ -25,6 +25,15 @@ KERNEL(enque_after_free) {
     q.in.EnQue(a);  // breaks SIM-QUEUE-01: is freed
 }
 
+// The buffer is taken, but by another tensor.
+KERNEL(enque_after_free_and_alloc) {
+    Queues<> q(1);
+    LocalTensor<float> a = q.in.AllocTensor<float>();
+    q.in.FreeTensor(a);
+    LocalTensor<float> b = q.in.AllocTensor<float>();
+    q.in.EnQue(a);  // breaks SIM-QUEUE-01: is freed
+}
+
 KERNEL(deque_of_an_empty_queue) {
     Queues<> q;
     LocalTensor<float> a = q.in.AllocTensor<float>();
@@ -36,6 +45,14 @@ KERNEL(free_twice) {
     Queues<> q;
     LocalTensor<float> a = q.in.AllocTensor<float>();
     q.in.FreeTensor(a);
+    q.in.FreeTensor(a);  // breaks SIM-QUEUE-01: freed already
+}
+
+KERNEL(free_twice_with_alloc_between) {
+    Queues<> q(1);
+    LocalTensor<float> a = q.in.AllocTensor<float>();
+    q.in.FreeTensor(a);
+    LocalTensor<float> b = q.in.AllocTensor<float>();
     q.in.FreeTensor(a);  // breaks SIM-QUEUE-01: freed already
 }
 
@@ -97,6 +114,20 @@ KERNEL(as_many_tensors_as_buffers) {
     LocalTensor<float> b = q.in.AllocTensor<float>();  // keeps SIM-QUEUE-03
     q.in.FreeTensor(a);
     q.in.FreeTensor(b);
+}
+
+KERNEL(idle_buffers_and_queued_tensors) {
+    TPipe pipe;
+    TQue<TPosition::VECIN, 1> q;
+    assert(!q.HasIdleBuffer() && !q.HasTensorInQue() && q.GetTensorCountInQue() == 0);
+    pipe.InitBuffer(q, 1, 256);
+    assert(q.HasIdleBuffer() && !q.HasTensorInQue());
+    LocalTensor<float> a = q.AllocTensor<float>();
+    assert(!q.HasIdleBuffer());
+    q.EnQue(a);
+    assert(q.HasTensorInQue() && q.GetTensorCountInQue() == 1);
+    LocalTensor<float> b = q.DeQue<float>();
+    q.FreeTensor(b);  // keeps SIM-QUEUE-03
 }
 
 KERNEL(more_tensors_than_buffers) {

@@ -50,6 +50,11 @@ KERNEL(half_overflow) {
     DataCopy(global<half>(y), t, 128);
 }
 
+KERNEL(two_reads_of_the_system_counter) {
+    (void)GetSystemCycle();
+    (void)GetSystemCycle();
+}
+
 // Each core writes core + 1 to its own eight floats of y.
 KERNEL(number_of_each_core) {
     Ub ub(1024);
@@ -72,4 +77,17 @@ KERNEL(written_for_auto_sync) {
     t[128].SetValue(0, t[128].GetValue(1) + 100.0f);
     order<HardEvent::V_MTE3>();
     DataCopy(global<float>(y), t[128], 64);
+}
+
+// The core ends before the reference is used.
+KERNEL(reference_past_what_the_buffer_was_given) {
+    TPipe pipe;
+    float& value = global<float>(x, 8)(8);
+    (void)value;
+    SetFlag<HardEvent::V_S>(8);
+}
+
+KERNEL(reference_to_gm) {
+    float value = global<float>(x)(0);
+    (void)value;
 }

@@ -49,11 +49,31 @@ KERNEL(scalar_read_after_invalidating) {
     (void)value;
 }
 
+KERNEL(scalar_read_after_invalidating_the_whole_cache) {
+    Ub ub(256);
+    DataCopy(global<float>(y), ub.at<float>(0, 64), 64);
+    order<HardEvent::MTE3_S>();
+    DataCacheCleanAndInvalid<float, CacheLine::ENTIRE_DATA_CACHE>(global<float>(y));
+    float value = global<float>(y).GetValue(3);  // keeps SIM-GM-03
+    (void)value;
+}
+
 KERNEL(scalar_read_without_invalidating) {
     Ub ub(256);
     DataCopy(global<float>(y), ub.at<float>(0, 64), 64);
     order<HardEvent::MTE3_S>();
     float value = global<float>(y).GetValue(3);  // breaks SIM-GM-03: byte 12 of GM `y` was written at @-2; DataCacheCleanAndInvalid missing before this read
+    (void)value;
+}
+
+// The copy is the core's first instruction.
+KERNEL(scalar_read_of_a_copy_of_unwritten_memory) {
+    TPipe pipe;
+    TBuf<> buffer;
+    pipe.InitBuffer(buffer, 256);
+    DataCopy(global<float>(y), buffer.Get<float>(), 64);
+    order<HardEvent::MTE3_S>();
+    float value = global<float>(y).GetValue(3);
     (void)value;
 }
 

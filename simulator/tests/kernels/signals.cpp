@@ -52,6 +52,16 @@ KERNEL(read_before_sync_all) {
     SyncAll();
 }
 
+// The first read loads the line into the core's cache.
+KERNEL(scalar_read_again_after_another_cores_copy) {
+    GlobalTensor<float> out = global<float>(y);
+    if (GetBlockIdx() == 1) (void)out.GetValue(0);
+    SyncAll();
+    if (GetBlockIdx() == 0) write_part(y);
+    SyncAll();
+    if (GetBlockIdx() == 1) (void)out.GetValue(0);  // breaks SIM-GM-03: after this core loaded the line: DataCacheCleanAndInvalid missing before this read
+}
+
 KERNEL(read_after_software_sync_all) {
     write_part(y);
     {
@@ -86,6 +96,24 @@ KERNEL(read_after_a_pair_signal) {
         IBWait(signals(y), memory.ub, 0, 0);
         LocalTensor<float> t = memory.ub.ReinterpretCast<float>();
         DataCopy(t, global<float>(y), 64);  // keeps SIM-CORE-02
+    }
+}
+
+// As above, twice.
+KERNEL(read_after_the_second_pair_signal) {
+    SignalMemory memory;
+    LocalTensor<float> t = memory.ub.ReinterpretCast<float>();
+    for (uint32_t round = 0; round < 2; ++round) {
+        GlobalTensor<float> part = global<float>(y)[round * 64];
+        if (GetBlockIdx() == 0) {
+            Duplicate(t, 1.0f, 64);
+            order<HardEvent::V_MTE3>();
+            DataCopy(part, t, 64);
+            IBSet(signals(y), memory.ub, 0, 0);
+        } else {
+            IBWait(signals(y), memory.ub, 0, 0);
+            DataCopy(t, part, 64);  // keeps SIM-CORE-02
+        }
     }
 }
 
@@ -199,8 +227,16 @@ KERNEL(turn_without_its_workspace) {
 
 KERNEL(flags_beside_sync_all) {
     SyncAll();
-    CrossCoreSetFlag<0, PIPE_MTE3>(10);  // keeps SIM-SYNC-07
-    CrossCoreWaitFlag(10);
+    for (uint16_t id : {10, 15}) {
+        CrossCoreSetFlag<0, PIPE_MTE3>(id);  // keeps SIM-SYNC-07
+        CrossCoreWaitFlag(id);
+    }
+}
+
+KERNEL(first_flag_of_sync_all) {
+    SyncAll();
+    CrossCoreSetFlag<0, PIPE_MTE3>(11);
+    CrossCoreWaitFlag(11);  // warns SIM-SYNC-07: which uses the flags 11 .. 14.
 }
 
 KERNEL(flags_of_sync_all) {

@@ -215,12 +215,23 @@ KERNEL(sums_and_scalar) {
     (void)t.GetValue(0);
 }
 
+// A write of one scalar of UB through a reference, and its read.
+KERNEL(reference_to_ub) {
+    TPipe pipe;
+    TBuf<> buffer;
+    pipe.InitBuffer(buffer, 256);
+    LocalTensor<float> t = buffer.Get<float>();
+    t(3) = 1.0f;
+    PipeBarrier<PIPE_ALL>();
+    (void)t.GetValue(3);
+}
+
 // Two tensors at addresses. The first one gets new contents after the second one has read it.
 KERNEL(tensors_at_addresses) {
     InitSocState();
     READ_AMOUNTS;
     LocalMemAllocator<> allocator;
-    LocalTensor<float> a = allocator.Alloc<float>(1024), b = allocator.Alloc<float>(1024);
+    LocalTensor<float> a = allocator.Alloc<float>(1024), b = allocator.Alloc<float>(512);
     Duplicate(a, 1.0f, 1024);
     PipeBarrier<PIPE_V>();
     Adds(b, a, 1.0f, int32_t(amounts.count));

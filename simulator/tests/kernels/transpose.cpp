@@ -90,6 +90,15 @@ KERNEL(blocks_of_no_buffer) {
     TransDataTo5HD<half>(to, from, {false, false, 1, 0, 0});  // breaks SIM-BOUNDS-02: `dstList` is no tensor of this core's buffers
 }
 
+KERNEL(blocks_at_the_end_of_the_last_buffer) {
+    Ub ub(1024);
+    uint64_t to[16], from[16];
+    set_block_addresses(ub.at<half>(0, 256), to);
+    set_block_addresses(ub.at<half>(512, 256), from);
+    to[15] = 1024;
+    TransDataTo5HD<half>(to, from, {false, false, 1, 0, 0});  // breaks SIM-BOUNDS-02: `dstList` is no tensor of this core's buffers
+}
+
 KERNEL(blocks_past_their_buffer) {
     Ub ub(1024);
     uint64_t to[16], from[16];
