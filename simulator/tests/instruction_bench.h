@@ -100,6 +100,14 @@ inline std::string launch(std::vector<uint8_t>& x, std::vector<uint8_t>& y, cons
     return at == std::string::npos ? report : report.substr(at, report.find('"', at) - at);
 }
 
+// A number of the report of the last launch.
+inline int reported(const std::string& name) {
+    const std::string report = ascend_sim_report(), key = '"' + name + "\":";
+    const size_t at = report.find(key);
+    check(at != std::string::npos, "the report has no " + name);
+    return at == std::string::npos ? 0 : std::atoi(report.c_str() + at + key.size());
+}
+
 // ---- vectors in UB --------------------------------------------------------------------------------------
 
 // A vector in UB: its first byte and its number of elements.

@@ -315,6 +315,21 @@ void check_dequantization_rules() {
                 "SIM-WORK-01");
     expect_rule("a tensor that begins inside a block",
                 run([](auto, auto, auto, auto, auto v) { SetDeqScale(v[1], VdeqInfo()); }), "SIM-ALIGN-01");
+    expect_rule("parameters that change after SetDeqScale", run([](auto, auto s, auto, auto c, auto v) {
+                    SetDeqScale(v, VdeqInfo());
+                    v.SetValue(0, 0);
+                    CastDequant<uint8_t, int16_t, true>(c.template ReinterpretCast<uint8_t>(), s, 64);
+                }),
+                "SIM-HAZARD-03");
+    // If the rule only warns, the scale is 0.
+    if (!ascend_sim::kIs950) {
+        Bench b({false, "SIM-STATE-04"});
+        const auto si = b.put(std::vector<int32_t>(64, std::numeric_limits<int32_t>::max()));
+        const auto sh = b.put(std::vector<half>(64, half(1.0f)));
+        expect_rule("a lenient launch without a scale", b.run([&] { Cast(b(sh), b(si), RoundMode::CAST_NONE, 64); }),
+                    "");
+        expect("a lenient launch without a scale", b.get(sh), std::vector<half>(64, half(0.0f)));
+    }
     expect_rule("16 bits in place", run([](auto, auto s, auto, auto, auto) {
                     SetDeqScale(1.0f, int16_t(0), true);
                     CastDequant<int8_t, int16_t, false>(s.template ReinterpretCast<int8_t>(), s, 64);
@@ -420,6 +435,10 @@ void check_int4_tensors() {
         return b.run([&] { call(b(sx).template ReinterpretCast<int4b_t>(), b(sy).template ReinterpretCast<half>()); });
     };
     expect_rule("an odd offset", run([](auto x, auto) { (void)x[3]; }), "SIM-COUNT-04");
+    expect_rule("more elements than the source has", run([](auto x, auto h) {
+                    Cast(x, h, ascend_sim::kIs950 ? RoundMode::CAST_RINT : RoundMode::CAST_NONE, 64u);
+                }),
+                "SIM-BOUNDS-01");
     expect_rule("an odd count", run([](auto x, auto h) { Cast(x, h, RoundMode::CAST_NONE, 15u); }), "SIM-COUNT-04");
     expect_rule("an odd mask", run([](auto x, auto h) { Cast(x, h, RoundMode::CAST_NONE, 15, 1, {1, 1, 2, 8}); }),
                 "SIM-COUNT-04");

@@ -321,6 +321,12 @@ void check_strides() {
         for (uint32_t lane : {0u, 2u, 9u, 11u, 63u}) want[r * 64 + lane] = float(x[r * 64 + lane]);
     expect("Cast's bit mask", c.get(target), want);
 
+    expect_rule("Cast of repeats in place", c.run([&] {
+        AscendC::Cast(c(source).template ReinterpretCast<float>(), c(source), RoundMode::CAST_NONE, 64, 2,
+                      {1, 1, 8, 8});
+    }),
+                "SIM-OVERLAP-01");
+
     // A repeat is read before its results are written over its source.
     for (uint32_t begin : {16u, 48u, 64u}) {  // the source's first element in the memory of the result
         Bench d;

@@ -220,8 +220,14 @@ void check_unary() {
     for (size_t i = 0; i < x.size(); ++i) {
         worst = std::max(worst, std::fabs(b.get(sr)[i] * double(x[i]) - 1));
         worst = std::max(worst, std::fabs(b.get(sq)[i] * std::sqrt(double(x[i])) - 1));
+        for (float result : {b.get(sr)[i], b.get(sq)[i]})
+            check(ascend_sim::bits<uint32_t>(result) << 21 == 0, "Reciprocal, Rsqrt: a result of more than 13 bits");
     }
     check(worst > 1e-5 && worst < 1.3e-4, "Reciprocal, Rsqrt: worst relative error " + std::to_string(worst));
+    const std::vector<float> nan{ascend_sim::bits<float>(~0u)};
+    const auto sn = b.put(nan), sd = b.space<float>(1);
+    expect_rule("Reciprocal of NaN", b.run([&] { Reciprocal(b(sd), b(sn), 1); }), "");
+    expect("Reciprocal of NaN", b.get(sd), nan);
 }
 
 template <class T>
@@ -284,21 +290,22 @@ void check_saturation() {
 
 // Ascend950 has 8-bit types, with 256 lanes a repeat.
 void check_filling_of_bytes() {
-    if constexpr (ascend_sim::kIs950) {
-        Bench b;
-        const auto by_bits = b.put(std::vector<uint8_t>(256, 1)), by_number = b.put(std::vector<uint8_t>(256, 1));
-        uint64_t mask[2] = {0, 5};
-        expect_rule("filling of bytes", b.run([&] {
-            Duplicate(b(by_bits), uint8_t(9), mask, 1, 1, 8);
-            Duplicate<uint8_t>(b(by_number), uint8_t(9), 200, 1, 1, 8);
-        }),
-                    "");
-        std::vector<uint8_t> want_bits(256, 1), want_number(256, 1);
-        want_bits[64] = want_bits[66] = 9;
-        std::fill_n(want_number.begin(), 200, uint8_t(9));
-        expect("Duplicate of bytes by bits", b.get(by_bits), want_bits);
-        expect("Duplicate of bytes by a number", b.get(by_number), want_number);
+#if __CCE_AICORE__ == 310
+    Bench b;
+    const auto by_number = b.put(std::vector<uint8_t>(256, 1));
+    expect_rule("Duplicate of bytes by a number",
+                b.run([&] { Duplicate<uint8_t>(b(by_number), uint8_t(9), 200, 1, 1, 8); }), "");
+    std::vector<uint8_t> want(256, 1);
+    std::fill_n(want.begin(), 200, uint8_t(9));
+    expect("Duplicate of bytes by a number", b.get(by_number), want);
+    for (const auto& [low, high] : {std::pair{0ull, 5ull}, {~0ull, 1ull}, {~0ull, ~0ull}}) {
+        const auto by_bits = b.put(std::vector<uint8_t>(256, 1));
+        uint64_t mask[2] = {low, high};
+        expect_rule("Duplicate of bytes by bits", b.run([&] { Duplicate(b(by_bits), uint8_t(9), mask, 1, 1, 8); }), "");
+        for (uint32_t i = 0; i < 256; ++i) want[i] = i < 128 && mask[i / 64] >> i % 64 & 1 ? 9 : 1;
+        expect("Duplicate of bytes by bits", b.get(by_bits), want);
     }
+#endif
 }
 
 void check_filling() {
@@ -314,7 +321,9 @@ void check_filling() {
         CreateVecIndex(b(si), int32_t(-5), 300u);
         CreateVecIndex(b(sh), half(0.0f), 4000u);
         ArithProgression<float>(b(sa), 0.5f, 0.25f, 197);
-        ArithProgression<int32_t>(b(st), 3, 4, 5);
+        LocalTensor<int32_t> five = b(st);
+        five.SetSize(5);
+        ArithProgression<int32_t>(five, 3, 4, 5);
         Brcb(b(sb), b(scalars), 3, {1, 8});
     }),
                 "");
@@ -371,6 +380,18 @@ T tree(const T* v, uint32_t n) {
     return n == 1 ? v[0] : narrow<T>(double(float(tree(v, n / 2))) + float(tree(v + n / 2, n / 2)));
 }
 
+// The same of any number of values: of an odd number of sums, the last one stays as it is.
+template <class T>
+T tree(std::vector<T> level) {
+    while (level.size() > 1) {
+        std::vector<T> next;
+        for (size_t i = 0; i < level.size(); i += 2)
+            next.push_back(i + 1 < level.size() ? narrow<T>(double(float(level[i])) + float(level[i + 1])) : level[i]);
+        level = next;
+    }
+    return level[0];
+}
+
 template <class T>
 void check_sums_of(const std::string& type) {
     constexpr uint32_t kLanes = 256 / sizeof(T), kInBlock = 32 / sizeof(T);
@@ -406,19 +427,8 @@ void check_sums_of(const std::string& type) {
     expect("PairReduceSum " + type, b.get(pair_reduce), want_pair);
     expect("ReduceRepeat " + type, b.get(reduce_repeat), want_reduce_repeat);
     expect("RepeatReduceSum " + type, b.get(repeat_reduce), want_repeat_reduce);
-    // The sum of the repeats' sums, by a tree whose last pair may be incomplete. On Ascend910B, the count form adds
-    // them one after another instead.
-    auto second_tree = [&](uint32_t n) {
-        std::vector<T> level(sums.begin(), sums.begin() + n);
-        while (level.size() > 1) {
-            std::vector<T> next;
-            for (size_t i = 0; i < level.size(); i += 2)
-                next.push_back(i + 1 < level.size() ? narrow<T>(double(float(level[i])) + float(level[i + 1]))
-                                                    : level[i]);
-            level = next;
-        }
-        return level[0];
-    };
+    // The sum of the repeats' sums is a tree. On Ascend910B, the count form adds them one after another instead.
+    auto second_tree = [&](uint32_t n) { return tree(std::vector<T>(sums.begin(), sums.begin() + n)); };
     want_sum[0] = sums[0];
     for (uint32_t r = 1; r < 18; ++r) want_sum[0] = narrow<T>(double(float(want_sum[0])) + float(sums[r]));
     if (!ascend_sim::kIs910b) want_sum[0] = second_tree(18);
@@ -431,9 +441,11 @@ void check_masked_sums() {
     const auto x = numbers<float>(128, 1, 10);
     Bench b;
     const auto sx = b.put(x), whole_reduce = b.space<float>(8), block_reduce = b.put(std::vector<float>(16, -1.0f));
+    const auto reduce_sum = b.space<float>(1), work = b.space<float>(8);
     uint64_t mask[2] = {0x00ff00000000ff15ull, 0};
     expect_rule("masked sums", b.run([&] {
         WholeReduceSum(b(whole_reduce), b(sx), 8, 2, 1, 1, 8);
+        ReduceSum(b(reduce_sum), b(sx), b(work), 20, 2, 8);
         BlockReduceSum(b(block_reduce), b(sx), 2, mask, 1, 1, 8);
     }),
                 "");
@@ -446,7 +458,131 @@ void check_masked_sums() {
         want_block[r * 8 + 6] = tree(v + 48, 8);
     }
     expect("WholeReduceSum of 8 lanes", b.get(whole_reduce), want_whole);
+    expect("ReduceSum of 20 lanes", b.get(reduce_sum),
+           {tree(std::vector<float>(x.begin(), x.begin() + 20)) +
+            tree(std::vector<float>(x.begin() + 64, x.begin() + 84))});
     expect("BlockReduceSum of some lanes", b.get(block_reduce), want_block);
+}
+
+// Of 256 .. 1024 bytes, Ascend950 adds the repeats lane by lane before the tree.
+void check_order_of_sums() {
+    const auto x = numbers<float>(200, -10, 10);
+    Bench b;
+    const auto sx = b.put(x), sd = b.space<float>(1), work = b.space<float>(8);
+    expect_rule("ReduceSum of 200", b.run([&] { ReduceSum(b(sd), b(sx), b(work), 200); }), "");
+    const float sums[] = {tree(&x[0], 64), tree(&x[64], 64), tree(&x[128], 64), tree(&x[192], 8)};
+    std::vector<float> lanes(x.begin(), x.begin() + 64);
+    for (uint32_t i = 64; i < 200; ++i) lanes[i % 64] += x[i];
+    expect("ReduceSum of 200", b.get(sd),
+           {ascend_sim::kIs910b   ? ((sums[0] + sums[1]) + sums[2]) + sums[3]
+            : ascend_sim::kIs310p ? (sums[0] + sums[1]) + (sums[2] + sums[3])
+                                  : tree(lanes)});
+}
+
+// ---- rules ------------------------------------------------------------------------------------------------
+
+using Floats = LocalTensor<float>;
+
+// Returns the rule that a call breaks. Its arguments are tensors of 1024 floats: zeros and others.
+std::string rule_of(const std::function<void(Floats, Floats)>& call) {
+    Bench b;
+    const auto zeros = b.space<float>(1024), x = b.put(numbers<float>(1024, 1, 9));
+    return b.run([&] { call(b(zeros), b(x)); });
+}
+
+// An instruction that reads what the scalar unit stored needs an event.
+void check_order_after_stores() {
+    const std::pair<const char*, void (*)(Floats, Floats)> calls[] = {
+        {"Abs", [](Floats d, Floats x) { Abs(d, x, 64); }},
+        {"Axpy", [](Floats d, Floats x) { Axpy(d, x, 2.0f, 64); }},
+        {"Compares", [](Floats d, Floats x) { Compares(d.ReinterpretCast<uint8_t>(), x, 1.0f, CMPMODE::LT, 64u); }},
+        {"Gather", [](Floats d, Floats x) { Gather(d, x, d[512].ReinterpretCast<uint32_t>(), 0u, 64u); }},
+        {"ReduceMax", [](Floats d, Floats x) { ReduceMax(d, x, d[512], 64); }},
+        {"Transpose",
+         [](Floats d, Floats x) { Transpose(d.ReinterpretCast<uint16_t>(), x.ReinterpretCast<uint16_t>()); }}};
+    for (const auto& [name, call] : calls) {
+        const std::string what = std::string(name) + " after a scalar store";
+        expect_rule(what, rule_of([&, instruction = call](Floats d, Floats x) {
+                        x.SetValue(0, 1.0f);
+                        instruction(d, x);
+                    }),
+                    "SIM-HAZARD-03");
+    }
+    expect_rule("CreateVecIndex after an instruction", rule_of([](Floats d, Floats x) {
+                    Adds(d, x, 1.0f, 64);
+                    CreateVecIndex(d, 0.0f, 64u);
+                }),
+                "SIM-HAZARD-03");
+}
+
+void check_overlaps() {
+    const UnaryRepeatParams adjacent(1, 1, 8, 8), every_other(2, 2, 16, 16);
+    auto adds = [](uint32_t dst, uint32_t src, int32_t count) {
+        return rule_of([=](Floats, Floats x) { Adds(x[dst], x[src], 1.0f, count); });
+    };
+    auto repeats = [](uint32_t dst, uint32_t src, int count, const UnaryRepeatParams& params) {
+        return rule_of([=](Floats, Floats x) { Adds(x[dst], x[src], 1.0f, 64, count, params); });
+    };
+    expect_rule("dst in src", adds(8, 0, 60), "SIM-OVERLAP-01");
+    expect_rule("dst after src", adds(64, 0, 64), "");
+    expect_rule("dst is src", adds(0, 0, 64), "");
+    expect_rule("repeats in their own sources", repeats(8, 0, 3, adjacent), "SIM-OVERLAP-01");
+    expect_rule("repeats in the next sources", repeats(64, 0, 3, adjacent), "SIM-OVERLAP-02");
+    expect_rule("repeats in earlier sources", repeats(0, 64, 3, adjacent), "");
+    expect_rule("dst's blocks between src's", repeats(0, 8, 2, every_other), "");
+    expect_rule("src's blocks between dst's", repeats(8, 0, 2, every_other), "");
+    expect_rule("Brcb in its source", rule_of([](Floats, Floats x) { Brcb(x[8], x, 2, {1, 8}); }), "SIM-OVERLAP-01");
+    expect_rule("ReduceSum's work in its source", rule_of([](Floats d, Floats x) { ReduceSum(d, x[8], x, 64, 9, 1); }),
+                "SIM-OVERLAP-01");
+}
+
+void check_bounds() {
+    expect_rule("Adds of one block again and again", rule_of([](Floats d, Floats x) {
+                    uint64_t mask[2] = {0xff03, 0};
+                    x.SetSize(2);
+                    Adds(d, x, 1.0f, mask, 1, UnaryRepeatParams(1, 0, 8, 8));
+                }),
+                "SIM-BOUNDS-01");
+    expect_rule("WholeReduceSum past its source", rule_of([](Floats d, Floats x) {
+                    x.SetSize(128);
+                    WholeReduceSum(d, x, 64, 3, 1, 1, 8);
+                }),
+                "SIM-BOUNDS-01");
+    expect_rule("ReduceSum past its destination", rule_of([](Floats d, Floats x) {
+                    d.SetSize(8);
+                    ReduceSum(d[8], x, x[512], 64);
+                }),
+                "SIM-BOUNDS-01");
+    expect_rule("BlockReduceSum to half a block",
+                rule_of([](Floats d, Floats x) { BlockReduceSum(d[4], x, 1, 64, 1, 1, 8); }), "SIM-ALIGN-02");
+}
+
+void check_masks() {
+    expect_rule("more elements than UB holds", rule_of([](Floats d, Floats x) {
+                    SetMaskCount();
+                    SetVectorMask<float, MaskMode::COUNTER>(0, (1u << 19) + 1);
+                    Adds<float, false>(d, x, 1.0f, MASK_PLACEHOLDER, 1, {1, 1, 8, 8});
+                }),
+                "SIM-MASK-01");
+    Bench b;
+    const auto x = b.put(numbers<half>(128, 1, 9)), d = b.space<half>(128);
+    uint64_t mask[2] = {~0ull, 2};
+    expect_rule("a mask with a gap at lane 64",
+                b.run([&] { Adds(b(d), b(x), half(1.0f), mask, 1, UnaryRepeatParams(1, 1, 8, 8)); }), "");
+    std::vector<half> want(128, half(0.0f));
+    for (uint32_t i = 0; i < 66; ++i)
+        if (i != 64) want[i] = half(float(b.get(x)[i]) + 1.0f);
+    expect("a mask with a gap at lane 64", b.get(d), want);
+}
+
+// The report counts an instruction of the vector unit for each call.
+void check_instruction_counts() {
+    auto counted = [](const std::function<void(Floats, Floats)>& call) {
+        expect_rule("a counted instruction", rule_of(call), "");
+        return reported("instructions_V");
+    };
+    const int none = counted([](Floats, Floats) {});
+    check(counted([](Floats d, Floats) { CreateVecIndex(d, 0.0f, 64u); }) == none + 1, "CreateVecIndex is counted");
 }
 
 }  // namespace
@@ -471,5 +607,11 @@ int main() {
     check_sums_of<float>("float");
     check_sums_of<half>("half");
     check_masked_sums();
+    check_order_of_sums();
+    check_order_after_stores();
+    check_overlaps();
+    check_bounds();
+    check_masks();
+    check_instruction_counts();
     return finish("test_instructions");
 }

@@ -65,6 +65,51 @@ void check_paths() {
             PipeBarrier<PIPE_MTE3>();
         }
     });
+    const auto x_values = numbers<float>(kN, -9, 9);
+    check_launch<float>("a path through UB", x_values, std::vector<float>(kN), x_values, [](GM_ADDR x, GM_ADDR y) {
+        TPipe pipe;
+        TQueBind<TPosition::VECIN, TPosition::VECOUT, 1> queue;
+        pipe.InitBuffer(queue, 1, kN * sizeof(float));
+        LocalTensor<float> t = queue.AllocTensor<float>();
+        DataCopy(t, global<float>(x), kN);
+        queue.EnQue<TPosition::VECIN, TPosition::VECOUT, float>(t);
+        t = queue.DeQue<TPosition::VECIN, TPosition::VECOUT, float>();
+        DataCopy(global<float>(y), t, kN);
+        queue.FreeTensor(t);
+    });
+    check_doubling("a queue of depth 0", [](GM_ADDR x, GM_ADDR y) {
+        TPipe pipe;
+        TQue<TPosition::VECIN, 0> queue;
+        pipe.InitBuffer(queue, 1, kN * sizeof(float));
+        LocalTensor<float> allocated, t;
+        queue.AllocTensor(allocated);
+        DataCopy(allocated, global<float>(x), kN);
+        queue.EnQue(allocated);
+        queue.DeQue(t);
+        check(t.GetPhyAddr() == allocated.GetPhyAddr() && t.GetSize() == kN, "the tensor of a queue of depth 0");
+        Add(t, t, t, kN);
+        PipeBarrier<PIPE_ALL>();
+        DataCopy(global<float>(y), t, kN);
+        queue.FreeTensor(t);
+    });
+    check_doubling("a full queue", [](GM_ADDR x, GM_ADDR y) {
+        TPipe pipe;
+        TQue<TPosition::VECIN, 2> queue;
+        pipe.InitBuffer(queue, 2, kN * sizeof(float));
+        for (int i = 0; i < 2; ++i) {
+            check(queue.VacantInQue(), "a queue that is not full");
+            LocalTensor<float> t = queue.AllocTensor<float>();
+            DataCopy(t, global<float>(x), kN);
+            queue.EnQue(t);
+        }
+        check(!queue.VacantInQue(), "a full queue");
+        LocalTensor<float> a = queue.DeQue<float>(), b = queue.DeQue<float>();
+        Add(a, a, b, kN);
+        PipeBarrier<PIPE_ALL>();
+        DataCopy(global<float>(y), a, kN);
+        queue.FreeTensor(a);
+        queue.FreeTensor(b);
+    });
     check_doubling("forms without a type, and a TBuf's tensors", [](GM_ADDR x, GM_ADDR y) {
         TPipe pipe;
         TQue<TPosition::VECIN, 1> in;
@@ -318,6 +363,7 @@ void check_fill(const std::string& what, uint32_t size, T value, F call) {
         GlobalTensor<T> gm = global<T>(y);
         call(gm, size, value);
     });
+    check(!std::strstr(ascend_sim_report(), "SIM-"), what + " of " + std::to_string(size) + " gives a warning");
 }
 
 template <class T>
@@ -334,6 +380,19 @@ void check_fills(const std::string& type, T value) {
         check_fill<T>("InitOutput " + type, size, value, [](auto& gm, uint32_t n, T v) { InitOutput<T>(gm, n, v); });
 #endif
     }
+}
+
+void check_copies_of_fill() {
+    check_fill<float>("InitGlobalMemory twice", 1024, 1.0f, [](auto& gm, uint32_t n, float v) {
+        InitGlobalMemory(gm, n, v);
+        InitGlobalMemory(gm, n, v);
+    });
+    // A copy has at most 65280 bytes.
+    auto copies = [](uint32_t size) {
+        check_fill<float>("Fill", size, 1.0f, [](auto& gm, uint32_t n, float v) { Fill(gm, n, v); });
+        return reported("instructions_MTE3");
+    };
+    check(copies(16384) == copies(16320) + 1, "the copies of Fill");
 }
 
 }  // namespace
@@ -358,5 +417,6 @@ int main() {
     check_fills<half>("half", half(-2.5f));
     check_fills<int32_t>("int32", -7);
     check_fills<uint16_t>("uint16", 65535);
+    check_copies_of_fill();
     return finish("memory");
 }

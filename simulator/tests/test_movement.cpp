@@ -1,5 +1,6 @@
 // Gathers, masks, comparisons and copies, compared with plain loops.
 #include <algorithm>
+#include <limits>
 
 #include "instruction_bench.h"
 
@@ -53,6 +54,7 @@ void check_block_gather() {
     Random random;
     std::vector<uint32_t> offsets(16);
     for (uint32_t& o : offsets) o = random.bits() % 64 * 32;
+    offsets[0] = 63 * 32;  // the last block
     Bench b;
     const auto sx = b.put(x), sd = b.space<uint16_t>(512);
     const auto so = b.put(offsets);
@@ -139,6 +141,43 @@ void check_gather_mask_of(const std::string& type) {
     expect("GatherMask by a tensor " + type, b.get(sd), want);
 }
 
+// Rules of Gather, GatherMask and Select.
+void check_rules() {
+    auto rule_of = [](auto call) {
+        Bench b;
+        const auto x = b.put(numbers<float>(256, 1, 9)), zeros = b.space<float>(256);
+        const auto bits = b.space<uint32_t>(64);
+        return b.run([&] { call(b(zeros), b(x), b(bits)); });
+    };
+    expect_rule("Gather to an odd element",
+                rule_of([](auto d, auto x, auto offsets) { Gather(d[1], x, offsets, 0u, 64u); }),
+                ascend_sim::kIs310p ? "" : "SIM-ALIGN-02");
+    for (int pattern : {0, 8})
+        expect_rule("GatherMask by pattern " + std::to_string(pattern), rule_of([=](auto d, auto x, auto) {
+                        uint64_t count = 0;
+                        GatherMask(d, x, uint8_t(pattern), false, 0, {1, 1, 8, 0}, count);
+                    }),
+                    "SIM-MODE-01");
+    expect_rule("GatherMask by the bits of one repeat", rule_of([](auto d, auto x, auto bits) {
+                    uint64_t count = 0;
+                    bits.SetSize(2);
+                    GatherMask(d, x, bits, false, 0, {1, 1, 8, 1}, count);
+                }),
+                "");
+    auto select = [](auto d, auto bits, auto x, auto y, uint32_t count) {
+        Select(d, bits, x, y, SELMODE::VSEL_TENSOR_TENSOR_MODE, count);
+    };
+    for (uint32_t bytes : {31u, 32u})
+        expect_rule("Select by " + std::to_string(bytes) + " bytes", rule_of([=](auto d, auto x, auto bits) {
+                        auto mask = bits.template ReinterpretCast<uint8_t>();
+                        mask.SetSize(bytes);
+                        select(d, mask, x, x, 256);
+                    }),
+                    bytes == 32 ? "" : "SIM-BOUNDS-01");
+    expect_rule("Select into its second source",
+                rule_of([=](auto y, auto x, auto bits) { select(y[8], bits, x, y, 64); }), "SIM-OVERLAP-01");
+}
+
 void check_interleave() {
 #if __CCE_AICORE__ == 310
     const auto x = numbers<half>(128, -9, 9), y = numbers<half>(128, 10, 20);
@@ -218,7 +257,7 @@ std::vector<uint8_t> counting_bytes(size_t n) {
 }
 
 template <class F>
-std::vector<uint8_t> bytes_after_copies(const std::string& what, size_t out_bytes, F body) {
+std::vector<uint8_t> bytes_after_copies(const std::string& what, size_t out_bytes, F body, const char* rule = "") {
     std::vector<uint8_t> x = counting_bytes(8192), y(out_bytes, 0xee);
     expect_rule(what,
                 launch(x, y, {},
@@ -231,7 +270,7 @@ std::vector<uint8_t> bytes_after_copies(const std::string& what, size_t out_byte
                            to.SetGlobalBuffer(reinterpret_cast<half*>(gy), out_bytes / 2);
                            body(from, to, buffer.Get<half>());
                        }),
-                "");
+                rule);
     return y;
 }
 
@@ -248,6 +287,30 @@ void check_copies() {
     for (uint32_t i = 0; i < 5; ++i) std::copy_n(x.begin() + 6 + i * 160, 64, want.begin() + i * 192);
     expect("DataCopy with strides", plain, want);
 
+    const auto nothing = bytes_after_copies(
+        "DataCopy of no blocks", 64,
+        [](auto& from, auto& to, auto ub) {
+            DataCopy(ub, from, {5, 0, 0, 0});
+            DataCopy(ub[32], ub, {5, 0, 0, 0});
+            DataCopy(to, ub, {5, 0, 0, 0});
+        },
+        ascend_sim::kIs310p ? "SIM-COUNT-02" : "");
+    expect("DataCopy of no blocks", nothing, std::vector<uint8_t>(64, 0xee));
+
+    bytes_after_copies(
+        "SetAtomicAdd of another type", 64,
+        [](auto& from, auto& to, auto ub) {
+            GlobalTensor<uint16_t> other;
+            other.SetGlobalBuffer((uint16_t*)to.GetPhyAddr(), 32);
+            DataCopy(ub, from, 32);
+            PipeBarrier<PIPE_ALL>();
+            SetAtomicAdd<int16_t>();
+            DataCopy(other, ub.template ReinterpretCast<uint16_t>(), 32);
+        },
+        "SIM-STATE-02");
+    bytes_after_copies(
+        "GetValue past the tensor", 64, [](auto& from, auto&, auto) { from.GetValue(4096); }, "SIM-BOUNDS-03");
+
 #if __CCE_AICORE__ != 200
     const auto padded = bytes_after_copies("DataCopyPad", 2048, [](auto& from, auto& to, auto ub) {
         DataCopyPad(ub, from, DataCopyExtParams(3, 38, 10, 1, 0), DataCopyPadExtParams<half>(true, 2, 3, half(1.0f)));
@@ -263,6 +326,41 @@ void check_copies() {
     for (uint32_t b = 0; b < 3; ++b)
         for (uint32_t i = 0; i < 38; ++i) want[256 + b * 138 + i] = i < 4 ? one[i % 2] : x[b * 48 + i - 4];
     expect("DataCopyPad", padded, want);
+
+    const auto gaps = bytes_after_copies("DataCopyPad with gaps", 192, [](auto& from, auto& to, auto ub) {
+        DataCopyPad(ub, from, DataCopyExtParams(3, 64, 0, 1, 0), DataCopyPadExtParams<half>(false, 0, 0, half(0.0f)));
+        PipeBarrier<PIPE_ALL>();
+        DataCopy(to, ub, {3, 2, 1, 0});
+    });
+    expect("DataCopyPad with gaps", gaps, std::vector<uint8_t>(x.begin(), x.begin() + 192));
+
+    for (int64_t value : {0, 1})
+        bytes_after_copies(
+            "DataCopyPad of 64 bits with " + std::to_string(value), 64,
+            [=](auto& from, auto&, auto ub) {
+                GlobalTensor<int64_t> wide;
+                wide.SetGlobalBuffer((int64_t*)from.GetPhyAddr(), 8);
+                DataCopyPad(ub.template ReinterpretCast<int64_t>(), wide, DataCopyExtParams(1, 8, 0, 0, 0),
+                            DataCopyPadExtParams<int64_t>(true, 0, 1, value));
+            },
+            value ? "SIM-PAD-01" : "");
+
+#if __CCE_AICORE__ == 310
+    const auto compact = bytes_after_copies("PaddingMode::Compact", 32, [](auto& from, auto& to, auto ub) {
+        DataCopyPad<half, PaddingMode::Compact>(ub, from, DataCopyExtParams(3, 6, 10, 0, 0),
+                                                DataCopyPadExtParams<half>(false, 0, 0, half(0.0f)));
+        PipeBarrier<PIPE_ALL>();
+        DataCopyPad(to, ub, DataCopyExtParams(1, 18, 0, 0, 0));
+    });
+    want.assign(32, 0xee);
+    for (uint32_t b = 0; b < 3; ++b) std::copy_n(x.begin() + b * 16, 6, want.begin() + b * 6);
+    expect("PaddingMode::Compact", compact, want);
+    // A gap has 64 bits and a sign. Of one burst, it has no effect.
+    bytes_after_copies("the lowest gap", 64, [](auto& from, auto&, auto ub) {
+        DataCopyPad(ub, from, DataCopyExtParams(1, 64, std::numeric_limits<int64_t>::min(), 0, 0),
+                    DataCopyPadExtParams<half>(false, 0, 0, half(0.0f)));
+    });
+#endif
 
     const auto filled = bytes_after_copies("DataCopyPad without padding", 192, [](auto& from, auto& to, auto ub) {
         DataCopyPad(ub, from, DataCopyExtParams(3, 38, 10, 0, 0), DataCopyPadExtParams<half>(false, 0, 0, half(1.0f)));
@@ -367,6 +465,7 @@ int main() {
     check_scatter();
     check_gather_mask_of<half, uint16_t>("half");
     check_gather_mask_of<float, uint32_t>("float");
+    check_rules();
     check_interleave();
     check_compare_select();
     check_copies();

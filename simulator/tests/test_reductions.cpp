@@ -336,6 +336,13 @@ void check_registers() {
         read(value, index);
     }),
                 "SIM-INIT-01");
+    expect_rule("a register after a reduction of repeats with gaps", b.run([&] {
+        WholeReduceMax(b(sd), b(sx), 64, 2, 1, 1, 8);
+        PipeBarrier<PIPE_V>();
+        ReduceMax(b(sd), b(sx), b(work), 64, 2, 10);
+        read(value, index);
+    }),
+                "SIM-INIT-01");
 #endif
 }
 

@@ -24,6 +24,7 @@ void check_constants() {
     const uint32_t ub[] = {196608, 262144, 253952}, scratch[] = {188416, 253952, 253952};
     const int core = int(ascend_sim::kSocColumn);
     EXPECT(TOTAL_UB_SIZE == ub[core] && TMP_UB_OFFSET == scratch[core]);
+    EXPECT(DEFAULT_BLK_NUM == 8 && B16_DATA_NUM_PER_BLOCK == 16);
     EXPECT(ONE_BLK_FLOAT_NUM == 8 && ONE_REPEAT_HALF_SIZE == 128 && MAX_REPEAT_FLOAT_SIZE == 16320);
     static_assert(DT_FLOAT16 == 1 && DT_INT4 == 29 && DT_FLOAT8_E4M3FN == 36);
     EXPECT(Ceil(65, 32) == 3 && ConstCeil(64, 32) == 2);
@@ -48,6 +49,42 @@ void check_constants() {
         kinds += 4;
     EXPECT(kinds == (ascend_sim::kIs310p ? 2 : 3));
 }
+
+// ---- tiling structs --------------------------------------------------------------------------------------
+
+struct OneByte {
+    uint8_t a;
+};
+struct ThreeBytes {
+    uint8_t a, b, c;
+};
+struct Gaps {
+    uint8_t a;
+    uint64_t b;
+    uint16_t c;
+    uint32_t d;
+};
+struct ThreeWords {
+    uint64_t a, b, c;
+};
+struct Parts {
+    uint64_t a;
+    ThreeWords b;
+    Gaps c;
+};
+struct Pointer {
+    ThreeWords a;
+    uint32_t b;
+    const Parts* c;
+};
+
+template <class S>
+constexpr bool check_layout(bool has_pointer = false) {
+    constexpr ascend_sim::FieldLayout kLayout = ascend_sim::field_layout<S>();
+    return kLayout.bytes() == sizeof(S) && kLayout.alignment == alignof(S) && kLayout.has_pointer == has_pointer;
+}
+static_assert(check_layout<OneByte>() && check_layout<ThreeBytes>() && check_layout<Gaps>());
+static_assert(check_layout<ThreeWords>() && check_layout<Parts>() && check_layout<Pointer>(true));
 
 // ---- scalar conversions ----------------------------------------------------------------------------------
 
@@ -157,6 +194,9 @@ void check_state() {
         EXPECT(ascend_sim::mask_register().low == ~0ull && ascend_sim::mask_register().high == ~0ull);
         AscendCUtils::SetMask<half>(70);
         EXPECT(ascend_sim::mask_register().low == ~0ull && ascend_sim::mask_register().high == 63);
+        AscendCUtils::SetMask<int64_t>(32);
+        EXPECT(ascend_sim::mask_register().low == ~0ull && ascend_sim::mask_register().high == ~0ull);
+        AscendCUtils::SetMask<half>(70);
         AscendCUtils::SetMask<float, false>(1);
         EXPECT(ascend_sim::mask_register().high == 63);
         AscendCUtils::ResetMask();

@@ -62,13 +62,31 @@ void check_sort32(const std::string& type) {
     for (int operand = 0; operand < 3; ++operand) {  // each operand 32 bytes later
         const uint32_t off[3] = {operand == 0 ? 32u / uint32_t(sizeof(T)) : 0u,
                                  operand == 1 ? 32u / uint32_t(sizeof(T)) : 0u, operand == 2 ? 8u : 0u};
-        expect_rule("Sort32 of an unaligned operand", b.run([&] {
-            Sort32<T>(b(d).template ReinterpretCast<T>()[off[0]], b(s)[off[1]], b(i)[off[2]], 1);
-        }),
-                    "");  // SIM-ALIGN-04 warns
+        expect_rule(
+            "Sort32 of an unaligned operand",
+            b.run([&] { Sort32<T>(b(d).template ReinterpretCast<T>()[off[0]], b(s)[off[1]], b(i)[off[2]], 1); }), "");
+        const std::string warning = std::string("`") + (operand ? operand == 1 ? "src0" : "src1" : "dst") + "` starts";
+        const char* const found = std::strstr(ascend_sim_report(), "SIM-ALIGN-04");
+        check(found && std::strstr(found, warning.c_str()), "a warning about the alignment: " + warning);
     }
     expect_rule("Sort32 of an operand at byte 4",
                 b.run([&] { Sort32<T>(b(d).template ReinterpretCast<T>(), b(s), b(i)[1], 1); }), "SIM-ALIGN-01");
+    const Slot<T> short_scores{s.byte, 31};
+    expect_rule("Sort32 of 31 elements",
+                b.run([&] { Sort32<T>(b(d).template ReinterpretCast<T>(), b(short_scores), b(i), 1); }),
+                "SIM-BOUNDS-01");
+
+    // If the rule only warns, 255 repeats are sorted.
+    Bench c({false, "SIM-REPEAT-01"});
+    const auto cd = c.put(std::vector<uint8_t>(256 * 256, 7));
+    const auto cs = c.put(std::vector<T>(256 * 32, T(1.0f)));
+    const auto ci = c.space<uint32_t>(256 * 32);
+    expect_rule("Sort32 of 256 repeats",
+                c.run([&] { Sort32<T>(c(cd).template ReinterpretCast<T>(), c(cs), c(ci), 256); }), "");
+    const auto pairs = bytes_of(std::vector<Entry<T>>(255 * 32, Entry<T>{T(1.0f), 0}));
+    std::vector<uint8_t> sorted(256 * 256, 7);
+    std::copy(pairs.begin(), pairs.end(), sorted.begin());
+    expect_bits("Sort32 of 256 repeats", c.get(cd), sorted);
 }
 
 // Merges lists of the lengths and compares the result with a sort of all entries. A suspended merge stops when one list
@@ -316,6 +334,23 @@ void check_compare_register(const std::string& type) {
     expect_rule("Select by SetCmpMask " + type, b.run(body), "");
     expect("Select of a scalar " + type, b.get(d1), one);
     expect("Select of two tensors " + type, b.get(d2), two);
+
+    const BinaryRepeatParams adjacent(1, 1, 1, 8, 8, 8);
+    const uint32_t bits_of_two_repeats = kN / 8;
+    auto select = [&](const Slot<uint8_t>& mask) {
+        return b.run([&] {
+            SetCmpMask(b(sc));
+            Select(b(d1), b(mask), b(sx), 2, adjacent);
+        });
+    };
+    expect_rule("Select by enough bits", select({sb.byte, bits_of_two_repeats}), "");
+    expect_rule("Select by too few bits", select({sb.byte, bits_of_two_repeats - 1}), "SIM-BOUNDS-01");
+    expect_rule("Select over its bits", select({d1.byte, bits_of_two_repeats}), "SIM-OVERLAP-01");
+    expect_rule("Compare of an unaligned source",
+                b.run([&] { Compare(b(sx)[1], b(sy), CMPMODE::LT, uint64_t(kLanes), adjacent); }), "SIM-ALIGN-01");
+    expect_rule("GetCmpMask before Compare", b.run([&] { GetCmpMask(b(d1)); }), "SIM-INIT-01");
+    expect_rule("Select before Compare",
+                b.run([&] { Select<T, SELMODE::VSEL_CMPMASK_SPR>(b(d1), b(sx), b(sy), 2, adjacent); }), "SIM-INIT-01");
 }
 
 // ---- saturation ------------------------------------------------------------------------------------------------

@@ -26,6 +26,20 @@ void check_transpose(const std::string& type) {
     }
 }
 
+void check_transpose_type() {
+    const auto x = varied_bits<uint16_t>(256);
+    Bench b;
+    const auto s = b.put(x), d = b.space<uint16_t>(256);
+    const auto work = b.space<uint8_t>(32);
+    TransposeParamsExt params(0, 0, 16, 16, TransposeType::TRANSPOSE_ND2ND_B16);
+    expect_rule("TRANSPOSE_ND2ND_B16", b.run([&] { Transpose(b(d), b(s), b(work), params); }), "");
+    std::vector<uint16_t> want(256);
+    for (uint32_t i = 0; i < 256; ++i) want[i % 16 * 16 + i / 16] = x[i];
+    expect_bits("TRANSPOSE_ND2ND_B16", b.get(d), want);
+    params.hSize = 8;
+    expect_rule("TRANSPOSE_ND2ND_B16 of 8 rows", b.run([&] { Transpose(b(d), b(s), b(work), params); }), "SIM-MODE-01");
+}
+
 template <class T>
 void check_nchw(const std::string& type, TransposeType kind, uint16_t n, uint16_t c, uint16_t h, uint16_t w) {
     const std::string what = "Transpose of NCHW and NHWC, " + type + " " + std::to_string(int(kind));
@@ -120,9 +134,35 @@ void check_5hds(const std::string& type) {
     }
 }
 
+// Lists in one memory; dst_block, src_block: the blocks of their entries. A single repeat begins one stride later.
+void check_lists_in_one_memory() {
+    auto rule_of = [](auto dst_block, auto src_block, const TransDataTo5HDParams& params) {
+        Bench b;
+        const auto s = b.put(varied_bits<half>(128 * 16));
+        return b.run([&] {
+            LocalTensor<half> dst[16], src[16];
+            for (uint32_t i = 0; i < 16; ++i) {
+                dst[i] = b(s)[dst_block(i) * 16];
+                src[i] = b(s)[src_block(i) * 16];
+            }
+            TransDataTo5HD<half>(dst, src, params);
+        });
+    };
+    const TransDataTo5HDParams once(false, false, 1, 0, 0), src_later(false, false, 1, 0, 6);
+    auto one_of_src = [](uint32_t i) { return i == 7 ? 3 : 32 + i; };
+    auto all_but_last = [](uint32_t i) { return i < 15 ? i : 60; };
+    auto from_22 = [](uint32_t i) { return 22 + i; };
+    auto from_0 = [](uint32_t i) { return i; };
+    expect_rule("a destination in the source", rule_of(one_of_src, from_0, once), "SIM-OVERLAP-01");
+    expect_rule("a destination between the sources", rule_of(from_22, all_but_last, src_later), "");
+    expect_rule("destinations that are the sources", rule_of(from_0, from_0, once), "");
+}
+
 }  // namespace
 
 int main() {
+    check_transpose_type();
+    check_lists_in_one_memory();
     check_transpose<uint16_t>("uint16");
     check_transpose<half>("half");
     for (TransposeType kind : {TransposeType::TRANSPOSE_NCHW2NHWC, TransposeType::TRANSPOSE_NHWC2NCHW}) {
