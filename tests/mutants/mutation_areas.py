@@ -1205,6 +1205,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "rope_attributes.py | number + 1 | if self.n_dims <= {0} or self.n_dims % 2:": "1 is odd, and is refused as such",
         "rope_attributes.py | number + 1 | starts = [0, *np.cumsum(self.sections[:{3}])]": "the sector of a pair is below the sum of the sections",
         "rope_attributes.py | number + 1 | low, high = ggml_corr_dims(params) if ext_factor != 0 else (f({0}), f(0))": "without YaRN, no pair reads the ends of the ramp",
+        "rms_norm_row.h | number + 1 | RowFactors factors_of(const char* x, int64_t rows = {1}, int64_t row_bytes = 0) const {": "the same row twice has the same mean square; a sum that overflows is computed again with a power of two",
     },
     "rules": {
         "qkv_norm_rope_cache_check.h | number + 1 | QkvSide side[{3}];": "a longer array",
