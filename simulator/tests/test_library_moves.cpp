@@ -87,6 +87,30 @@ void check_broadcast_rules() {
     }
 }
 
+// A source without elements is no use of its memory, which Select has as scratch here.
+void check_empty_broadcast() {
+    if (ascend_sim::kIs950) return;  // no buffer reaches the scratch there
+    constexpr uint32_t kScratch = (kIs310p ? 248 : 184) << 10;
+    Bench b;
+    const auto x = b.put(counting_values<float>(64)), d = b.space<float>(64);
+    const auto bits = b.space<uint8_t>(32), tmp = b.space<uint8_t>(1024);
+    const uint32_t none[] = {0, 8}, row[] = {1, 8}, rows[] = {8, 8};
+    auto call = [&](const uint32_t* to, const uint32_t* from) {
+        return b.run([&] {
+            TBuf<> below, above;
+            GetTPipePtr()->InitBuffer(below, kScratch - 2048);
+            GetTPipePtr()->InitBuffer(above, 4096);
+            const auto source = above.Get<float>()[512];
+            if (to == rows) Duplicate(source, 1.0f, 8);
+            Select(b(d), b(bits), b(x), b(x), SELMODE::VSEL_TENSOR_TENSOR_MODE, 64);
+            PipeBarrier<PIPE_V>();
+            Broadcast<float, 2, 0>(b(d), source, to, from, b(tmp));
+        });
+    };
+    expect_rule("Broadcast of no elements", call(none, none), "");
+    expect_rule("Broadcast of a row", call(rows, row), "SIM-BUFFER-05");
+}
+
 }  // namespace
 
 int main() {
@@ -95,5 +119,6 @@ int main() {
     check_broadcasts<half>();
     check_broadcasts<float>();
     check_broadcast_rules();
+    check_empty_broadcast();
     return finish("test_library_moves");
 }

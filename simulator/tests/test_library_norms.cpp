@@ -125,6 +125,14 @@ void check_row_norm(const std::string& name, const Shape& s, const ascend_sim::T
     }
 }
 
+// The documented default configurations.
+constexpr LayerNormConfig kLayerNormConfig;
+static_assert(!kLayerNormConfig.isNoBeta && !kLayerNormConfig.isNoGamma && !kLayerNormConfig.isOnlyOutput &&
+              kLayerNormConfig.isOutputRstd);
+constexpr NormalizeConfig kNormalizeConfig;
+static_assert(kNormalizeConfig.reducePattern == ReducePattern::AR && kNormalizeConfig.aLength == -1 &&
+              !kNormalizeConfig.isNoBeta && !kNormalizeConfig.isNoGamma && !kNormalizeConfig.isOnlyOutput);
+
 template <class U, class T>
 void check_rstd_norms(const Shape& s) {
     if (s.h - s.original >= 32 / sizeof(T)) return;  // these norms allow a filling of less than a block

@@ -190,6 +190,20 @@ void check_rules() {
     expect_rule("AscendAntiQuant: row",
                 b.run([&] { AscendAntiQuant<int8_t, half, true>(b(x), b(d), half(1.0f), half(1.0f), b(tmp), 16); }),
                 "SIM-COUNT-04");
+    expect_rule("AscendDequant: fewer elements than scales", b.run([&] {
+        auto eight = b(n);
+        eight.SetSize(8);
+        auto scales = b(f);
+        scales.SetSize(16);
+        AscendDequant(b(f)[64], eight, scales, b(tmp), 8u);
+    }),
+                "SIM-COUNT-04");
+    expect_rule("AscendAntiQuant: elements", b.run([&] {
+        auto sixteen = b(scale);
+        sixteen.SetSize(16);
+        AscendAntiQuant<int8_t, half, false>(b(x), b(d), sixteen, sixteen, b(tmp), 1);
+    }),
+                "SIM-COUNT-04");
 }
 
 }  // namespace

@@ -142,6 +142,25 @@ void check_sum_of(uint32_t rows, uint32_t n) {
          sizeof(A) == 4 && sizeof(T) == 2 ? 0 : magnitude / n * (0.3 * steps + 1));
 }
 
+// By default a reduction does not overwrite its source. Without sharedTmpBuffer it uses the memory above the buffers.
+void check_defaults() {
+#if __CCE_AICORE__ != 200
+    constexpr uint32_t kRows = 3, kColumns = 200;
+    const auto x = numbers<float>(kRows * kColumns, -4, 4);
+    const uint32_t shape[] = {kRows, kColumns};
+    Bench b;
+    const auto sx = b.put(x), given = b.space<float>(kRows), above = b.space<float>(kRows);
+    const auto tmp = b.space<uint8_t>(8192);
+    expect_rule("ReduceSum by default", b.run([&] {
+        ReduceSum<float, Pattern::Reduce::AR>(b(given), b(sx), b(tmp), shape, true);
+        ReduceSum<float, Pattern::Reduce::AR>(b(above), b(sx), shape, true);
+    }),
+                "");
+    expect("ReduceSum without sharedTmpBuffer", b.get(above), b.get(given));
+    expect("ReduceSum by default: source", b.get(sx), x);
+#endif
+}
+
 void check_rules() {
     Bench b;
     const auto x = b.put(numbers<float>(1024, -1, 1)), d = b.space<float>(64);
@@ -194,6 +213,7 @@ int main() {
         }
     check_patterns_of<float, Pattern::Reduce::AR, false>(2, 2500);
     check_sum_of<float, float>(2, 5000);
+    check_defaults();
     check_rules();
     return finish("test_library_reductions");
 }

@@ -1,4 +1,5 @@
-// Library functions of elements, rows and norms: each case breaks one of their rules.
+// Library functions of elements, rows and norms: each case breaks one of their rules. The last cases count the
+// instructions of a function.
 #include "library_bench.h"
 
 using namespace AscendC;
@@ -8,6 +9,11 @@ namespace {
 
 constexpr bool kIs950 = ascend_sim::kIs950;
 constexpr float kNormEpsilon = 0.0009765625f;
+
+// Checks that the report of the last launch contains the text.
+void expect_message(const std::string& what, const char* text) {
+    check(std::strstr(ascend_sim_report(), text) != nullptr, what + ": the report has no \"" + text + "\"");
+}
 
 // ---- functions of elements --------------------------------------------------------------------------------
 
@@ -48,6 +54,7 @@ void check_softmax() {
     };
     expect_rule("SoftMax", call(tiling, {m, k, m, k}), "");
     expect_rule("SoftMax: no shape", call(tiling, {}), "SIM-COUNT-04");
+    expect_message("SoftMax: no shape", "the shape is missing");
     expect_rule("SoftMax: part of a block", call(tiling, {m, 60, m, 60}), "SIM-COUNT-04");
     expect_rule("SoftMax: more elements than the row has", call(tiling, {m, 56, m, 64}), "SIM-COUNT-04");
     expect_rule("SoftMax: rows", call(ascend_sim::softmax_tiling(8, k, 4, 8192), {8, k, 8, k}), "SIM-BOUNDS-01");
@@ -63,6 +70,16 @@ void check_softmax() {
             SoftMax<float>(b(d), b(sums), b(maxima), b(x), b(tmp)[7680], SoftMaxTiling(), SoftMaxShapeInfo{m, k, m, k});
         }),
                     "SIM-WORK-01");
+    if (!kIs950)  // there, it needs no temporary memory
+        expect_rule("SimpleSoftMax: sums in the temporary memory", b.run([&] {
+            SimpleSoftMax<float>(b(d), b(tmp).ReinterpretCast<float>(), b(maxima), b(x), b(tmp), tiling,
+                                 SoftMaxShapeInfo{m, k, m, k});
+        }),
+                    "SIM-OVERLAP-01");
+    expect_rule("AdjustSoftMaxRes: rows", b.run([&] {
+        AdjustSoftMaxRes(b(d)[k], b(maxima), 0x7f800000, 0.5f, {m, k, m, k});  // no maximum is infinite
+    }),
+                "SIM-BOUNDS-01");
 }
 
 // ---- norms ------------------------------------------------------------------------------------------------
@@ -108,6 +125,29 @@ void check_layer_norm() {
                                 kNormEpsilon, tiling);
     }),
                 "SIM-OVERLAP-01");
+}
+
+void check_normalize() {
+    Bench b;
+    constexpr uint32_t kRows = 5;
+    const Parts p = parts_of(b, kRows + 1, 64);
+    const auto rstd = b.space<float>(8);
+    auto call = [&](Slot<float> d, Slot<float> beta, uint32_t h) {
+        return b.run([&] {
+            Normalize<float, float>(b(d), b(rstd), b(p.mean), b(p.variance), b(p.x), b(p.gamma), b(beta), b(p.tmp),
+                                    kNormEpsilon, {kRows, h, h});
+        });
+    };
+    const Slot<float> rows_after_first{p.x.byte + 4 * 64, kRows * 64};
+    expect_rule("Normalize", call(p.d, p.beta, 64), "");
+    expect_rule("Normalize: part of a block", call(p.d, p.beta, 60), "SIM-COUNT-04");
+    expect_rule("Normalize: result in a part of the input", call(rows_after_first, p.beta, 64), "SIM-OVERLAP-01");
+    expect_rule("Normalize: beta in the result", call(p.d, p.d, 64), "SIM-OVERLAP-01");
+    expect_rule("Normalize without beta", b.run([&] {
+        Normalize<float, float, false, NLCFG_NOBETA>(b(p.d), b(rstd), b(p.mean), b(p.variance), b(p.x), b(p.gamma),
+                                                     LocalTensor<float>(), b(p.tmp), kNormEpsilon, {kRows, 64, 64});
+    }),
+                "");
 }
 
 void check_rms_norm() {
@@ -162,7 +202,20 @@ void check_other_norms() {
                 "SIM-COUNT-04");
     expect_rule("BatchNorm: part of a block", batch(plain, ascend_sim::batch_norm_tiling(8, 60, 16384, 4, false)),
                 "SIM-COUNT-04");
+    expect_rule("BatchNorm, by default without basic blocks", b.run([&] {
+        BatchNormTiling t = ascend_sim::batch_norm_tiling(8, 8, 16384, 4, false);
+        BatchNorm<float>(b(p.d), b(p.mean), b(p.variance), b(p.x), b(p.gamma), b(p.beta), b(p.tmp), kNormEpsilon, t);
+    }),
+                "");
 #if __CCE_AICORE__ != 200
+    // It needs memory for three arrays, but two if it may overwrite the source.
+    expect_rule("GroupNorm, by default without isReuseSource", b.run([&] {
+        GroupNormTiling t = ascend_sim::group_norm_tiling({2, 4, 64, 2, 4}, 16384, false);
+        auto two_arrays = b(p.tmp);
+        two_arrays.SetSize(2 * 8 * 64 * 4);
+        GroupNorm<float>(b(p.d), b(p.mean), b(p.variance), b(p.x), b(p.gamma), b(p.beta), two_arrays, kNormEpsilon, t);
+    }),
+                "SIM-WORK-01");
     GroupNormTiling no_groups;
     expect_rule("GroupNorm: no round", b.run([&] {
         GroupNorm<float, false>(b(p.d), b(p.mean), b(p.variance), b(p.x), b(p.gamma), b(p.beta), b(p.tmp), kNormEpsilon,
@@ -183,6 +236,52 @@ void check_other_norms() {
                 "SIM-COUNT-04");
 }
 
+void check_gradients() {
+    Bench b;
+    constexpr uint32_t kRows = 8, h = 64;
+    const Parts p = parts_of(b, kRows, h);
+    const auto dy_values = numbers<float>(kRows * h, -2, 2), x_values = b.get(p.x);
+    const auto dy = b.put(dy_values), res = b.space<float>(kRows * h);
+    auto grad = [&](Slot<float> d, Slot<float> res, Slot<float> gamma, uint32_t bytes = 16384) {
+        return b.run([&] {
+            auto t = b(p.tmp);
+            t.SetSize(bytes);
+            LayerNormGradTiling tiling =
+                ascend_sim::layer_norm_grad_tiling(1, kRows, h, h, 6 * 4 * kRows * h, 4, false, kIs950);
+            LayerNormGrad<float>(b(d), b(res), b(dy), b(p.x), b(p.variance), b(p.mean), b(gamma), t, kNormEpsilon,
+                                 tiling);
+        });
+    };
+    const Slot<float> start_of_d{p.d.byte, h}, end_of_res{res.byte + 4 * (kRows - 1) * h, h};
+    expect_rule("LayerNormGrad", grad(p.d, res, p.gamma), "");
+    expect("LayerNormGrad: inputDy, by default without isReuseSource", b.get(dy), dy_values);
+    expect("LayerNormGrad: inputX, by default without isReuseSource", b.get(p.x), x_values);
+    expect_rule("LayerNormGrad: memory, by default without isReuseSource", grad(p.d, res, p.gamma, 32), "SIM-WORK-01");
+    expect_rule("LayerNormGrad: gamma in outputPdX", grad(p.d, res, start_of_d), "SIM-OVERLAP-01");
+    expect_rule("LayerNormGrad: gamma in resForGamma", grad(p.d, res, end_of_res), "SIM-OVERLAP-01");
+    expect_rule("LayerNormGrad: both results in inputX", grad(p.x, p.x, p.gamma), "SIM-OVERLAP-01");
+    expect_rule("LayerNormGrad: resForGamma in place of inputDy", grad(p.d, dy, p.gamma), "");
+    auto beta = [&](auto reuse, Slot<float> pd_gamma, uint32_t bytes) {
+        return b.run([&] {
+            auto t = b(p.tmp);
+            t.SetSize(bytes);
+            const auto tiling = ascend_sim::layer_norm_grad_beta_tiling(1, kRows, h, h, 16384, 4);
+            if constexpr (decltype(reuse)::value)
+                LayerNormGradBeta<float, true>(b(pd_gamma), b(p.beta), b(res), b(dy), t, tiling);
+            else
+                LayerNormGradBeta<float>(b(pd_gamma), b(p.beta), b(res), b(dy), t, tiling);
+        });
+    };
+    const std::false_type plain;
+    const std::true_type reuse;
+    const Slot<float> end_of_dy{dy.byte + 4 * (kRows - 1) * h, h};
+    expect_rule("LayerNormGradBeta", beta(plain, p.gamma, 16384), "");
+    expect_rule("LayerNormGradBeta: result in the last row of inputDy", beta(plain, end_of_dy, 16384),
+                "SIM-OVERLAP-01");
+    expect_rule("LayerNormGradBeta: memory, by default without isReuseSource", beta(plain, p.gamma, 32), "SIM-WORK-01");
+    expect_rule("LayerNormGradBeta with isReuseSource", beta(reuse, p.gamma, 32), "");
+}
+
 void check_welford() {
     Bench b;
     constexpr uint32_t n = 64;
@@ -197,6 +296,10 @@ void check_welford() {
     expect_rule("WelfordUpdate: part of a block", update({1, 60, 60, 0.5f}), "SIM-COUNT-04");
     expect_rule("WelfordUpdate: computed", update({1, n, n + 1, 0.5f}), "SIM-COUNT-04");
     if (!kIs950) expect_rule("WelfordUpdate: memory", update({1, n, n, 0.5f}, 1792), "SIM-WORK-01");
+    expect_rule("WelfordUpdate: variances in place", b.run([&] {
+        WelfordUpdate<float, float, false>(b(dm), b(m2), b(mean), b(m2), b(x), b(tmp), {1, n, n, 0.5f});
+    }),
+                "SIM-OVERLAP-01");
     auto finalize = [&](WelfordFinalizePara p, uint32_t from = 0) {
         return b.run([&] { WelfordFinalize(b(dm), b(dv), b(mean), b(m2), b(tmp)[from], p); });
     };
@@ -208,14 +311,77 @@ void check_welford() {
     expect_rule("WelfordFinalize: memory", finalize({2, n, 2, n, 0, 0, rec, rec / 2, 0}, 1952), "SIM-WORK-01");
 }
 
+// ---- counters of the report -------------------------------------------------------------------------------
+
+#if __CCE_AICORE__ == 220
+void check_counters() {
+    Bench b;
+    const auto x = b.put(numbers<float>(16 * 128, 0.5f, 2)), d = b.space<float>(16 * 128);
+    const Parts p = parts_of(b, 16, 80);
+    const uint32_t three_rows[] = {3, 200}, one_row[] = {1, 13}, column[] = {8, 1}, wide[] = {8, 100};
+    LayerNormTiling layer_tiling = ascend_sim::layer_norm_tiling(1, 16, 80, 80, 16384, 4, false);
+    const auto rms_tiling = ascend_sim::rms_norm_tiling(1, 16, 64, 64, 16384, 4, true);
+    const struct {
+        const char *what, *counter;
+        int want;
+        std::function<void()> call;
+    } cases[] = {
+        {"Silu: the steps of one run", "instructions_V", 4, [&] { Silu(b(d), b(x), 1000); }},
+        {"Gelu: 13 steps for each 96 elements", "instructions_V", 11 * 13,
+         [&] {
+             auto memory = b(p.tmp);
+             memory.SetSize(768);
+             Gelu(b(d), b(x), memory, 1000);
+         }},
+        // Brcb, and Copy and GatherMask of two repeats for each row.
+        {"Broadcast to rows with a part of a block", "vector_repeats", 1 + 2 * 8 * 2,
+         [&] { Broadcast<float, 2, 1>(b(d), b(x), wide, column, b(p.tmp)); }},
+        // DataCopy, two Adds, PairReduceSum and two BlockReduceSums.
+        {"ReduceSum of rows", "instructions_V", 6,
+         [&] { ReduceSum<float, Pattern::Reduce::AR>(b(d), b(x), b(p.tmp), three_rows, true); }},
+        {"ReduceSum of rows", "vector_repeats", 6 + 2 * 3 + 6 + 3 + 1,
+         [&] { ReduceSum<float, Pattern::Reduce::AR>(b(d), b(x), b(p.tmp), three_rows, true); }},
+        // Adds, three Maxes and two BlockReduceMaxes.
+        {"ReduceMax of rows", "instructions_V", 6,
+         [&] { ReduceMax<float, Pattern::Reduce::AR>(b(d), b(x), b(p.tmp), three_rows, true); }},
+        // Adds, Mul of the rest, Brcb, three Muls, Adds, Duplicate, GatherMask.
+        {"ReduceProd of a row", "instructions_V", 9,
+         [&] { ReduceProd<float, Pattern::Reduce::AR>(b(d), b(x), b(p.tmp), one_row, true); }},
+        // Nine steps for all rows; two sums, which are an Add for each row and two WholeReduceSums; two Selects, a Mul
+        // and an Add for each row.
+        {"LayerNorm of rows of 80", "instructions_V", 9 + 2 * (16 + 2) + 4 * 16,
+         [&] {
+             LayerNorm<float>(b(p.d), b(p.mean), b(p.variance), b(p.x), b(p.gamma), b(p.beta), b(p.tmp), kNormEpsilon,
+                              layer_tiling);
+         }},
+        // 11 instructions for the mask, 13 barriers, and the issue of 11 vector instructions with their barriers and of
+        // two copies.
+        {"RmsNorm in basic blocks", "instructions_S", 11 + 13 + 2 * 11 + 2,
+         [&] { RmsNorm<float, true>(b(p.d), b(p.x), b(p.gamma), b(p.tmp), kNormEpsilon, rms_tiling); }},
+    };
+    for (const auto& c : cases) {
+        expect_rule(c.what, b.run(c.call), "");
+        const int got = reported(c.counter);
+        check(got == c.want, std::string(c.what) + ": " + c.counter + " is " + std::to_string(got) + ", not " +
+                                 std::to_string(c.want));
+        check(!std::strstr(ascend_sim_report(), "SIM-COUNT-05"), std::string(c.what) + ": an instruction does nothing");
+    }
+}
+#endif
+
 }  // namespace
 
 int main() {
     check_elements();
     check_softmax();
     check_layer_norm();
+    check_normalize();
     check_rms_norm();
     check_other_norms();
+    check_gradients();
     check_welford();
+#if __CCE_AICORE__ == 220
+    check_counters();
+#endif
     return finish("test_library_refusals");
 }

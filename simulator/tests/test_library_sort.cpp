@@ -122,6 +122,14 @@ void check_sort_rules() {
     expect_rule("Sort", sort(GetSortLen<float>(kN), 4), "");
     expect_rule("Sort with too small a tmp", sort(GetSortLen<float>(kN) - 8, 4), "SIM-BOUNDS-01");
     expect_rule("Sort of 256 repeats", sort(GetSortLen<float>(kN), 256), "SIM-REPEAT-01");
+    const auto concat = [&](uint32_t first, int32_t repeats) {
+        return b.run([&] {
+            LocalTensor<float> all;
+            Concat(all, b(s)[first], b(tmp), repeats);
+        });
+    };
+    expect_rule("Concat of 256 repeats", concat(0, 256), "SIM-REPEAT-01");
+    expect_rule("Concat: alignment", concat(1, 1), "SIM-ALIGN-01");
     const auto extract = [&](uint32_t index_elements) {
         return b.run([&] {
             LocalTensor<uint32_t> indices = b(index);
@@ -131,11 +139,15 @@ void check_sort_rules() {
     };
     expect_rule("Extract of half", extract(kExtracted<half> * kPerRepeat), "");
     expect_rule("Extract of half with too few indices", extract(kExtracted<half> * kPerRepeat - 8), "SIM-BOUNDS-01");
+    expect_rule("Extract: alignment", b.run([&] { Extract(b(tmp), b(index), b(sorted)[1], 1); }), "SIM-ALIGN-01");
+    check(std::strstr(ascend_sim_report(), "`entries`") != nullptr, "Extract: the report names `entries`");
 }
 
 void check_operators() {
     constexpr uint32_t kN = 256;
-    const auto x = numbers<float>(kN, -4, 4), y = numbers<float>(kN, 1, 5);
+    const auto x = numbers<float>(kN, -4, 4);
+    std::vector<float> y(kN);  // powers of two, because on Ascend950 an inexact quotient is not the nearest number
+    for (uint32_t i = 0; i < kN; ++i) y[i] = float(1 << i % 3);
     const auto u = varied_bits<int16_t>(kN), v = numbers<int16_t>(kN, -500, 500);
     std::vector<float> sum(kN), difference(kN), product(kN), quotient(kN);
     std::vector<int16_t> both(kN), either(kN);

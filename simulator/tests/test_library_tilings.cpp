@@ -96,6 +96,10 @@ void check_elements() {
     expect("Silu", TWO(GetSiluTmpSize(square, 4, false, a, b)), {0, 0});
     expect("Axpy", TWO(GetAxpyMaxMinTmpSize(square, 2, false, a, b)), {n * 2 * 4, 1024});
     expect("factor of Log2", TWO(GetLog2TmpBufferFactorSize(2, a, b)), {2, 0});
+    expect("Asin of half", TWO(GetAsinMaxMinTmpSize(square, 2, false, a, b)), {6 * n * 2, 6 * 256});
+    expect("Atan", TWO(GetAtanMaxMinTmpSize(square, 4, false, a, b)), {5 * n * 4, 5 * 256});
+    expect("Log over its source", TWO(GetLogMaxMinTmpSize(square, 4, true, a, b)), {0, 0});
+    expect("Tanh over its source", TWO(GetTanhMaxMinTmpSize(square, 4, true, a, b)), {n * 4, 256});
 }
 
 void check_shapes(const platform_ascendc::PlatformAscendC& chip) {
@@ -221,6 +225,9 @@ void check_softmax(bool is950) {
     } else {
         expect("SoftMax on Ascend950", {GetSoftMaxMaxTmpSize(s, 2, true), GetSoftMaxMinTmpSize(s, 2, true)},
                {m * kPlain * 4, m * (16 + k) * 4});
+        constexpr uint32_t kFold = m * (8 + k) + 256 + m;
+        expect("SoftMax and SoftmaxFlashV2 of float on Ascend950",
+               {GetSoftMaxMinTmpSize(s, 4, true), GetSoftMaxFlashV2MinTmpSize(s, 4, 4, false)}, {kFold * 4, kFold * 4});
     }
     const Values tiles_of_64 = {128, 128, 16384, 128, 16, 2048, 64, 128, 8192, 64, 16, 1024, 2, 0, 0, 0};
     EXPECT_TILING(SoftMaxTiling, SoftMaxTilingFunc(s, 2, 100 * 1024 * 4, t), tiles_of_64);
@@ -235,6 +242,12 @@ void check_softmax(bool is950) {
     EXPECT_TILING(SoftMaxTiling, SoftMaxFlashV2TilingFunc(odd, 4, 4, 10 * 72 * 4, t, true),
                   {21, 40, 840, 21, 8, 168, 8, 40, 320, 8, 8, 64, 2, 5, 200, 40});
     EXPECT_TILING(SoftMaxTiling, SoftMaxTilingFunc(odd, 1, 4096, t), Values(16, 0));
+    // 13600 bytes hold 16 rows in basic blocks, but 15 other rows.
+    const ge::Shape rows_of_128 = shape({16, 128});
+    EXPECT_TILING(SoftMaxTiling, SoftMaxFlashV2TilingFunc(rows_of_128, 2, 2, 13600, t, true, false),
+                  {16, 128, 2048, 16, 16, 256, 8, 128, 1024, 8, 16, 128, 2, 0, 0, 0});
+    EXPECT_TILING(SoftMaxTiling, SoftMaxFlashV2TilingFunc(rows_of_128, 2, 2, 13600, t, true, true),
+                  {16, 128, 2048, 16, 16, 256, 16, 128, 2048, 16, 16, 256, 1, 0, 0, 0});
     tiling::SoftMaxTiling t{};
     SoftMaxTilingFunc(s, 2, 100 * 1024 * 4, t);
     tiling::SoftMaxTiling with_tail{};
@@ -267,6 +280,10 @@ void check_norms(bool is950) {
                        24, 984, 0, 1, 960, 192, 960,  15, 3, 15, 960, 15,   bits(1.0f / 60)});
         expect("WelfordUpdate", TWO(GetWelfordUpdateMaxMinTmpSize(shape({1, 100}), 2, 4, false, false, a, b)),
                {2 * 768, 768});
+        expect("WelfordUpdate of a repeat",
+               TWO(GetWelfordUpdateMaxMinTmpSize(shape({1, 64}), 2, 4, false, false, a, b)), {768, 768});
+        expect("WelfordFinalize of a repeat", TWO(GetWelfordFinalizeMaxMinTmpSize(shape({64}), 4, false, a, b)),
+               {1024, 1024});
         expect("WelfordFinalize", TWO(GetWelfordFinalizeMaxMinTmpSize(shape({72}), 4, false, a, b)),
                {(128 + 144) * 4, 1024});
         expect("WelfordFinalize of a part of a block",
@@ -337,9 +354,8 @@ void check_norms(bool is950) {
            {128 * 128 * 128 * 4 * 4, 128 * 4 * 4});
     EXPECT_TILING(LayerNormGradBetaTiling, GetLayerNormGradBetaNDTilingInfo(bshh, 8192, 4, false, t),
                   {2048, 2, 9, 64, 60, 1152, 18, 1152, 1, 1, 0, 1152, 0, 1152, 18, 0, 0, 0, 0, 0});
-    if (!is950)
-        expect("LayerNormGrad", TWO(GetLayerNormGradMaxMinTmpSize(large, 4, false, a, b)),
-               {128 * 128 * 128 * 6 * 4, 128 * 128 * 6 * 4});
+    expect("LayerNormGrad", TWO(GetLayerNormGradMaxMinTmpSize(large, 4, false, a, b)),
+           is950 ? Values{2 * 128 * 4, 2 * 128 * 4} : Values{128 * 128 * 128 * 6 * 4, 128 * 128 * 6 * 4});
     if (!is950)
         EXPECT_TILING(LayerNormGradTiling, GetLayerNormGradNDTilingInfo(bshh, 65536, 4, false, t),
                       {65536,
@@ -375,6 +391,9 @@ void check_norms(bool is950) {
     EXPECT_TILING(
         PadTiling, PadTilingFunc(shape({32, 32}), shape({32, 31}), 8192, 4, t),
         {32, 32, 31, 24, 4, 255, 0, 32, 8160, 24, 8, 128, 1024, 128, 0, 32, 32, 128, 8, 0, 254, 0, 16, 0, 0, 0});
+    tiling::PadTiling pad{};
+    PadTilingFunc(shape({32, 32}), shape({32, 31}), 131072, 4, pad);  // 2048 rows are 256 repeats
+    expect("Pad with much memory", {pad.brcbTilingRepeatTimes, pad.brcbTilingRepeatTimesTail}, {1, 2});
     EXPECT_TILING(UnPadTiling, UnPadTilingFunc(shape({32, 32}), 8192, 4, t), {32, 32, 8, 128, 1024, 128, 1, 32});
 }
 
