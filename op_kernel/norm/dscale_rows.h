@@ -123,8 +123,9 @@ private:
     __aicore__ inline uint32_t Aligned(int32_t count) const {
         return static_cast<uint32_t>(RoundUp(count, kBlockFloats));
     }
-    __aicore__ inline int32_t CountAt(int64_t first, int64_t end) const {
-        return end - first < width_ ? static_cast<int32_t>(end - first) : width_;
+    __aicore__ inline int32_t CountAt(int64_t first, int64_t end) const { return CountAt(first, end, width_); }
+    __aicore__ inline int32_t CountAt(int64_t first, int64_t end, int32_t most) const {
+        return end - first < most ? static_cast<int32_t>(end - first) : most;
     }
     __aicore__ inline AscendC::GlobalTensor<float> SumsOf(int64_t core, int64_t first) const {
         return TensorAt<float>(all_sums_, core * pitch_ + first);
@@ -152,10 +153,8 @@ private:
         Share own = ShareOf(n, kBlockFloats, AscendC::GetBlockNum(), AscendC::GetBlockIdx());
         int64_t end = own.first + own.count;
         // Sums of whole rows may be wider than scratch.
-        auto most = static_cast<int32_t>(scratch.GetSize()) / kBlockFloats * kBlockFloats;
-        int32_t width = MinOf(width_, most);
-        for (int64_t at = own.first; at < end; at += width)
-            AddSumsOfPiece(at, end - at < width ? static_cast<int32_t>(end - at) : width, scratch);
+        int32_t most = MinOf(width_, static_cast<int32_t>(scratch.GetSize()) / kBlockFloats * kBlockFloats);
+        for (int64_t at = own.first; at < end; at += most) AddSumsOfPiece(at, CountAt(at, end, most), scratch);
     }
 
     __aicore__ inline void AddSumsOfPiece(int64_t first, int32_t count, LocalTensor<float> scratch) {

@@ -156,7 +156,8 @@ void reads(const char* operand, const UbView& view, const Range* ranges, size_t 
         };
         m.writer.for_each(ranges[i].begin, ranges[i].end, [&](uint32_t first, uint32_t end, uint32_t word) {
             if ((word >> 1) < valid_from) {
-                unwritten = {unwritten.begin < unwritten.end ? unwritten.begin : first, end};
+                if (unwritten.begin == unwritten.end) unwritten.begin = first;
+                unwritten.end = end;
                 return;
             }
             note_unwritten();

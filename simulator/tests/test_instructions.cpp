@@ -380,7 +380,7 @@ T tree(const T* v, uint32_t n) {
     return n == 1 ? v[0] : narrow<T>(double(float(tree(v, n / 2))) + float(tree(v + n / 2, n / 2)));
 }
 
-// The same of any number of values: of an odd number of sums, the last one stays as it is.
+// The same for any number of values. If the number of sums is odd, the last one stays as it is.
 template <class T>
 T tree(std::vector<T> level) {
     while (level.size() > 1) {

@@ -355,7 +355,7 @@ void check_copies() {
     want.assign(32, 0xee);
     for (uint32_t b = 0; b < 3; ++b) std::copy_n(x.begin() + b * 16, 6, want.begin() + b * 6);
     expect("PaddingMode::Compact", compact, want);
-    // A gap has 64 bits and a sign. Of one burst, it has no effect.
+    // A gap has 64 bits and a sign. It has no effect on a single burst.
     bytes_after_copies("the lowest gap", 64, [](auto& from, auto&, auto ub) {
         DataCopyPad(ub, from, DataCopyExtParams(1, 64, std::numeric_limits<int64_t>::min(), 0, 0),
                     DataCopyPadExtParams<half>(false, 0, 0, half(0.0f)));

@@ -1072,7 +1072,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "work_split.h | number + 1 | double min_work = {0};": "the first number of parts sets it",
         "rms_norm_tile.cpp | number + 1 | constexpr int64_t kMaxRows = {512}; // rows of a tile; each row needs memory for its statistics": "a tile of 16 KiB has at most 512 rows, because a row has at least 32 bytes",
         "rms_norm_tile.cpp | number + 1 | constexpr int64_t kMaxGatherLanes = {2048}; // lanes of one Gather, unless a row is longer": "the pitch is a multiple of 8, and only an odd one divides 2049",
-        "rms_norm_tile.cpp | comparison | const bool may_keep_row = call.n {<=} call.ub_bytes; // larger sizes may overflow": "a row of so many elements does not fit UB as float32",
+        "rms_norm_tile.cpp | comparison | const bool may_keep_row = call.n {<=} call.ub_bytes; // larger sizes may overflow": "UB has no room for a float32 row of that size",
         "rms_norm_tile.h | number + 1 | int64_t ub_bytes = {0}; // bytes that the kernel may allocate": "the tiling sets it",
         "rms_norm_tile.h | number + 1 | int64_t x_bytes = {0}, out_bytes = 0; // bytes of an element of x; of scale, out and grad": "the tiling sets it",
         "rms_norm_tile.h | number + 1 | int64_t x_bytes = 0, out_bytes = {0}; // bytes of an element of x; of scale, out and grad": "the tiling sets it",

@@ -122,7 +122,7 @@ def _bfloat16_calls() -> list[QkvRun]:
         run(sectioned(160, "mrope", 20, 30, 20, 10), 19, (3, 2), 160, tables="lane", cores=2),
         run(sectioned(36, "imrope", 6, 6, 6, 0), 19, (3, 2), 40, HEAD, tables="pair", cores=2),
         run(sectioned(84, "mrope", 14, 14, 10, 4, n_offs=2), 9, (3, 2), 90, tables="lane"),
-        # As many lanes of a table as a mask may have.
+        # A table has as many lanes as a mask may have.
         run(sectioned(1024, "mrope", 128, 192, 192, 0), 5, (2, 1), 1024, tables="lane", cores=1),
         # Few tokens: the heads of a token are divided among the cores.
         run(NEOX, 1, (32, 8, 8), 128, HEAD, **norm, cache=HEADS_FIRST, out=BF16),

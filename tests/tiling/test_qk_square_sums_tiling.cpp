@@ -42,7 +42,7 @@ void common_shapes_use_cores_and_ub_well() {
     CHECK(c, c.data.common.tile_tokens[1] == 4 * c.data.common.tile_tokens[0]);
     c = tile_call(make_call(64, 32, 8, 128, NPU_ROPE_FLOAT16), "Ascend310P3");
     CHECK(c, c.launch.block_dim == 8);
-    // As many tokens as cores: each core has one.
+    // Each core has one token, because there are as many tokens as cores.
     c = tile_call(make_call(48, 32, 8, 128, NPU_ROPE_BFLOAT16), "Ascend910B1");
     CHECK(c, c.launch.tiling_key == kSquareSumsRows && c.launch.block_dim == 48);
     // All heads of a token, with their sums and the temporaries, fill UB exactly.

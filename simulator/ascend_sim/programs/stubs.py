@@ -167,17 +167,14 @@ def cached_folder(name: str, make: Callable[[Path], None]) -> Path:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder.parent))
     except OSError as error:
-        raise Unavailable(
-            "cache", f"{folder.parent} cannot be made: {cause_of(error)}", _CACHE_REMEDY
-        ) from None
+        raise _no_cache(folder.parent, "made", error) from None
     try:
         make(unfinished)
         unfinished.chmod(0o755)
         with suppress(OSError):  # another process has made the folder; its contents are the same
             unfinished.rename(folder)
     except OSError as error:
-        cause = f"{folder.parent} cannot be written: {cause_of(error)}"
-        raise Unavailable("cache", cause, _CACHE_REMEDY) from None
+        raise _no_cache(folder.parent, "written", error) from None
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     if not folder.is_dir():
@@ -185,7 +182,9 @@ def cached_folder(name: str, make: Callable[[Path], None]) -> Path:
     return _of_this_user(folder)
 
 
-_CACHE_REMEDY = "Name a folder one may write in: XDG_CACHE_HOME=PATH."
+def _no_cache(folder: Path, what: str, error: OSError) -> Unavailable:
+    cause = f"{folder} cannot be {what}: {cause_of(error)}"
+    return Unavailable("cache", cause, "Name a folder one may write in: XDG_CACHE_HOME=PATH.")
 
 
 def _of_this_user(folder: Path) -> Path:

@@ -20,7 +20,8 @@ PAGE = 4096  # bytes: the unit in which tmpfs gives room to files
 PAGES = 256
 NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount")
 
-# Mounts the file system, writes the earlier files, fills it up, runs the command and prints what is there.
+# It mounts the file system, writes the earlier files to it and fills the rest. Then it runs the command, and
+# prints how the command ended and which files there are.
 INSIDE = """
 import json, os, subprocess, sys
 folder, pages, earlier, command = json.loads(sys.argv[1])
@@ -61,7 +62,8 @@ def _refusal() -> str:
     if not shutil.which("unshare"):
         return "unshare (util-linux) is missing"
     command = (*NAMESPACE, "mount", "-t", "tmpfs", "none", "/mnt")
-    return subprocess.run(command, capture_output=True, text=True).stderr.strip()
+    done = subprocess.run(command, capture_output=True, text=True)
+    return (done.stderr.strip() or f"exit status {done.returncode}") if done.returncode else ""
 
 
 def run_with_pages(
