@@ -53,7 +53,7 @@ public:
         lanes.set_repeats(repeats, max_repeats);
         return lanes;
     }
-    // The lanes whose bits are set: {lanes 0-63, lanes 64-127}. No bit selects lane 128 or a later lane of an 8-bit type.
+    // The lanes whose bits are set: {lanes 0-63, lanes 64-127}. Bits select no lane after the 127th of an 8-bit type.
     static Lanes from_mask_bits(uint32_t widest_bytes, const uint64_t mask[], uint64_t repeats,
                                 uint64_t max_repeats = 255) {
         Lanes lanes(widest_bytes);
