@@ -64,6 +64,11 @@ Each process has a copy of the sources below build/mutants. The first build take
 continues with it. For a mutant, only the changed file is compiled (-O1), and the tests that caught other
 mutants of this file run first. With CMAKE_CXX_COMPILER_LAUNCHER=ccache, the previous mutant's file is not
 compiled again.
+
+With --switch, one build has all mutants of the sample, each behind a condition that a variable makes true.
+That is several times faster from about fifty mutants on. Those that the compiler refuses behind a condition,
+such as constants, are compiled one by one. Judge the survivors again (--again) without --switch: some mutants
+have no effect in constant expressions, and only its own compilation shows that a mutant has the same code.
 """
 EXAMPLES = """\
 examples:
@@ -108,6 +113,7 @@ class Area(Protocol):
     def sources(self) -> list[Path]: ...
     def mutants(self) -> list[Mutant]: ...
     def key_of(self, mutant: Mutant) -> str: ...
+    def switch(self, mutants: Sequence[Mutant]) -> None: ...
     def prepare(self, mutants: Sequence[Mutant], workers: int) -> None: ...
     def judge(self, mutant: Mutant, worker: int) -> tuple[str, str]: ...
     def learn(self, file: str, state: str, by: str) -> None: ...
@@ -361,6 +367,14 @@ class KernelArea:
                     return state, by
         return SURVIVED, ""
 
+    def switch(self, mutants: Sequence[Mutant]) -> None:
+        """Refuse --switch: a kernel is compiled for one column after another.
+
+        Raises:
+            BadUsage: always.
+        """
+        raise BadUsage("--switch must come with areas of other sources than kernels")
+
     def learn(self, file: str, state: str, by: str) -> None:
         """Learn nothing: an outcome does not name the column."""
 
@@ -505,6 +519,10 @@ class Run:
         for outcome in of_area.values():
             area.learn(outcome.label.partition(":")[0], outcome.state, outcome.by)
         prepared: list[Mutant] = []
+        if self.options.switch:
+            whole = [m for m in self.sample(name, order) if not self._is_believed(area, m)]
+            if not all(m.label() in of_area for m in whole):
+                area.switch(whole)
         begin, done = time.monotonic(), 0
         total = len([m for m in self.sample(name, order) if m.label() not in of_area])
         with ThreadPoolExecutor(self.options.jobs) as pool:
@@ -534,6 +552,9 @@ class Run:
                 outcome.state, outcome.by = (EXPLAINED, why) if why else (SURVIVED, "")
         self.save()
         return chosen
+
+    def _is_believed(self, area: Area, mutant: Mutant) -> bool:
+        return self.options.believe and area.key_of(mutant) in area.EQUIVALENT
 
     def _judge_one(self, area: Area, mutant: Mutant) -> Outcome | None:
         if time.monotonic() >= self.deadline:
@@ -638,6 +659,7 @@ def arguments_of(given: Sequence[str] | None, names: Sequence[str]) -> argparse.
     add("--state", type=Path, metavar="FILE", help="continue the run in this file, and keep it up to date")
     add("--again", action="store_true", help="judge the survivors of --state again")
     add("--believe", action="store_true", help="do not run the mutants in EQUIVALENT")
+    add("--switch", action="store_true", help="compile all mutants at once and choose one for each run")
     add("--only", default="", metavar="REGEX", help="only the mutants whose label matches")
     add("--list", action="store_true", help="print the mutants and stop")
     options = parser.parse_args(given)

@@ -1,7 +1,8 @@
 """The areas beside the kernels, for mutate_kernels.py: their sources, builds, tests and equivalent mutants.
 
 A part of an area has a copy of the sources below build/mutants, in which one mutant at a time is applied. Only
-what the mutant changes is compiled again. Then the part's tests run, until one fails.
+what the mutant changes is compiled again. Then the part's tests run, until one fails. Area.switch() compiles all
+mutants of a sample at once instead, and a run of a test chooses one.
 """
 
 # ruff: noqa: E501 - the keys of EQUIVALENT are lines of code
@@ -22,11 +23,12 @@ import subprocess
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from mutant_switches import HEADER, VARIABLE, Region, lines_of, regions_of, switched
 from source_mutants import ROOT, Mutant, changed, key_of, mutants_of
 
 sys.path.append(str(ROOT / "simulator" / "tests" / "programs"))
@@ -228,11 +230,11 @@ runpy.run_module("pytest", run_name="__main__", alter_sys=True)
 
 
 class Build:
-    """A copy of a recipe's sources and its build. One worker uses it at a time."""
+    """A copy of a recipe's sources and its build. One worker uses it at a time, or all if nobody changes it."""
 
-    def __init__(self, recipe: Recipe, worker: int, processes: int, root: Path = ROOT) -> None:
+    def __init__(self, recipe: Recipe, name: str, processes: int, root: Path = ROOT) -> None:
         self.recipe, self.processes, self.root = recipe, processes, root
-        folder = root / "build" / "mutants" / f"{recipe.name}-{worker}"
+        folder = root / "build" / "mutants" / f"{recipe.name}-{name}"
         self.source, self.build = folder / "source", folder / "build"
         self.seconds: dict[str, float] = {}
         self.hashes: dict[str, str] = {}
@@ -246,7 +248,7 @@ class Build:
             raise CannotBuild(f"another run uses {folder}") from None
         self._up_to_date: set[str] = set()
         self._contents: dict[Path, bytes] = {}
-        self._server: PytestServer | None = None
+        self._servers: dict[int, PytestServer] = {}  # by worker
         self._copy()
         if recipe.project is not None:
             self._configure()
@@ -285,13 +287,13 @@ class Build:
         if status != 0:
             raise CannotBuild(output[-3000:])
 
-    def compile(self, targets: Iterable[str]) -> tuple[int | None, str]:
-        """Build targets; return the status and the output."""
+    def compile(self, targets: Iterable[str], *options: str) -> tuple[int | None, str]:
+        """Build targets, with options of the program that runs the compiler; return the status and the output."""
         targets = tuple(target for target in targets if target not in self._up_to_date)
         if not targets:
             return 0, ""
         command = ["cmake", "--build", str(self.build), "--parallel", str(self.processes)]
-        status, output = run([*command, "--target", *targets], SECONDS_OF_A_BUILD)
+        status, output = run([*command, "--target", *targets, "--", *options], SECONDS_OF_A_BUILD)
         if status == 0:
             self._up_to_date.update(targets)
         return status, output
@@ -304,17 +306,20 @@ class Build:
     def _fill(self, word: str) -> str:
         return word.replace("{build}", str(self.build)).replace("{source}", str(self.source))
 
-    def test(self, test: Check, seconds: float) -> tuple[int | None, str]:
-        """Run a test; return its status, None after the time limit, and its output."""
+    def test(
+        self, test: Check, seconds: float, worker: int = 0, more: Mapping[str, str] | None = None
+    ) -> tuple[int | None, str]:
+        """Run a test with ``more`` variables; return its status, None after the time limit, and its output."""
         variables = {name: self._fill(value) for name, value in self.recipe.environment.items()}
+        variables |= more or {}
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "2", **variables}
         command = [self._fill(word) for word in test.command]
         places: dict[str, object] = {"cwd": self.source, "env": environment}
         if command[: len(PYTEST)] != list(PYTEST):
             return run(command, seconds, **places)
-        if self._server is None:
-            self._server = PytestServer(sys.executable, self.recipe.imported, environment)
-        return self._server.test(command[len(PYTEST) :], seconds, **places)
+        if worker not in self._servers:
+            self._servers[worker] = PytestServer(sys.executable, self.recipe.imported, environment)
+        return self._servers[worker].test(command[len(PYTEST) :], seconds, **places)
 
     def hash_of(self, test: Check) -> str:
         """Return the hash of the built files that a test runs."""
@@ -353,7 +358,7 @@ class Build:
     def _processor_seconds(self) -> float:
         """Return the processor time of the tests so far. Other processes that end at the same time count too."""
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return used.ru_utime + used.ru_stime + (self._server.seconds() if self._server else 0.0)
+        return used.ru_utime + used.ru_stime + sum(server.seconds() for server in self._servers.values())
 
     def _state_of(self, test: Check) -> str:
         """Return the hash of all that decides a test's outcome: sources, built files, and the files of the test."""
@@ -430,14 +435,103 @@ class Build:
             if test.files and self.hash_of(test) == self.hashes[test.name]:
                 continue
             self.differs = True
-            limit = TIMES_OF_A_TEST * self.seconds[test.name] + MORE_SECONDS
-            status, output = self.test(test, limit)
-            if status is None:
-                return TIMEOUT, f"{test.name} | no end within {limit:.0f} s of the processor"
-            if status != 0:
-                reason = f"signal {-status}" if status < 0 else last_failure(output)
-                return CAUGHT, f"{test.name} | {reason}"[:200]
+            if failure := self._failure(test):
+                return failure
         return None
+
+    def _failure(
+        self, test: Check, worker: int = 0, more: Mapping[str, str] | None = None
+    ) -> tuple[str, str] | None:
+        """Run a test; return the state and the reason if it fails."""
+        limit = TIMES_OF_A_TEST * self.seconds[test.name] + MORE_SECONDS
+        status, output = self.test(test, limit, worker, more)
+        if status is None:
+            return TIMEOUT, f"{test.name} | no end within {limit:.0f} s of the processor"
+        if status != 0:
+            reason = f"signal {-status}" if status < 0 else last_failure(output)
+            return CAUGHT, f"{test.name} | {reason}"[:200]
+        return None
+
+
+class SwitchedBuild(Build):
+    """A build that has many mutants, none of which is chosen by default.
+
+    Attributes:
+        numbers: the value of VARIABLE that chooses each mutant.
+    """
+
+    def __init__(self, recipe: Recipe, numbers: Mapping[Mutant, int], root: Path = ROOT) -> None:
+        super().__init__(recipe, "switched", len(os.sched_getaffinity(0)), root)
+        self._header = self.source / "chosen_mutant.h"
+        self._header.write_text(HEADER)
+        self._texts: dict[str, str] = {}
+        self._regions: dict[str, dict[Mutant, Region]] = {}
+        for file in dict.fromkeys(mutant.file for mutant in numbers):
+            self._texts[file] = (self.source / file).read_text()
+            self._regions[file] = regions_of(self._texts[file], (m for m in numbers if m.file == file))
+        self._all_numbers = dict(numbers)
+
+    @property
+    def numbers(self) -> dict[Mutant, int]:
+        return {m: self._all_numbers[m] for regions in self._regions.values() for m in regions}
+
+    def make(self, tests: Sequence[Check]) -> None:
+        """Compile the mutants without those that the compiler refuses, and run the tests with none chosen.
+
+        Raises:
+            CannotBuild: the sources without mutants do not compile or do not pass.
+        """
+        keep_going = ("-k", "0") if (self.build / "build.ninja").is_file() else ("-k",)
+        targets = dict.fromkeys(target for test in tests for target in test.targets)
+        while True:
+            for file, regions in self._regions.items():
+                text = switched(self._texts[file], regions, self._all_numbers, str(self._header))
+                if (self.source / file).read_text() != text:
+                    self._write(self.source / file, text)
+            status, output = self.compile(targets, *keep_going)
+            if status == 0:
+                for known in (self.seconds, self.hashes, self._contents):
+                    known.clear()
+                try:
+                    return self.run_unchanged(tests)
+                except CannotBuild as failure:  # some tests compile sources
+                    output = str(failure)
+            if not self._leave_out(output):
+                raise CannotBuild(output[-3000:])
+
+    def _leave_out(self, errors: str) -> bool:
+        """Leave out the mutants at the places of a compiler's errors; return whether there are any.
+
+        If an error is at a place without mutants, a constant's value may be the cause: the file's values are left
+        out, then all its mutants.
+        """
+        files = {str(self.source / file): file for file in self._regions}
+        found = [
+            (files[path], int(m[2]), bool(m[3]))
+            for m in re.finditer(r"(\S+?):(\d+)(?::\d+)?: (error)?", errors)
+            if (path := os.path.normpath(self.build / m[1])) in files
+        ]
+        if not any(is_error for *_, is_error in found):  # the error is at a place without mutants
+            found = [(file, line, True) for file, line, _ in found]
+        refused = {
+            m
+            for file, line, is_error in found
+            if is_error
+            for m, region in self._regions[file].items()
+            if line in lines_of(self._texts[file], region)
+        }
+        for file in {file for file, *_ in found} if not refused else ():
+            regions = self._regions[file]
+            refused |= {m for m, region in regions.items() if region.form == "value"} or regions.keys()
+        for m in refused:
+            del self._regions[m.file][m]
+        return bool(refused)
+
+    def judge_chosen(self, mutant: Mutant, tests: Iterable[Check], worker: int) -> tuple[str, str]:
+        """Choose a mutant and run the tests until one fails; return the state and the reason."""
+        more = {VARIABLE: str(self._all_numbers[mutant])}
+        failures = (self._failure(test, worker, more) for test in tests)
+        return next((failure for failure in failures if failure), (SURVIVED, ""))
 
 
 def not_compiled(status: int | None, output: str) -> tuple[str, str]:
@@ -466,6 +560,7 @@ class Area:
         self._kills: Counter[tuple[str, str]] = Counter()
         self._judged: Counter[str] = Counter()
         self._builds: dict[tuple[str, int], Build] = {}
+        self._switched: dict[Mutant, SwitchedBuild] = {}
         self._part_of = {str(p.relative_to(root)): part for part in parts for p in part.sources()}
 
     def sources(self) -> list[Path]:
@@ -486,18 +581,34 @@ class Area:
         Raises:
             CannotBuild: the unchanged sources do not compile or do not pass.
         """
-        for part in dict.fromkeys(self._part_of[mutant.file] for mutant in mutants):
+        for part in dict.fromkeys(self._part_of[m.file] for m in mutants if m not in self._switched):
             for worker in range(workers):
                 key = part.recipe.name, worker
                 if key not in self._builds:
                     processes = max(1, len(os.sched_getaffinity(0)) // workers)
-                    self._builds[key] = Build(part.recipe, worker, processes, self.root)
+                    self._builds[key] = Build(part.recipe, str(worker), processes, self.root)
                 self._builds[key].run_unchanged(part.tests)
+
+    def switch(self, mutants: Sequence[Mutant]) -> None:
+        """Compile all mutants that can be behind a condition at once.
+
+        Raises:
+            CannotBuild: the unchanged sources do not compile or do not pass.
+        """
+        numbers = {mutant: number for number, mutant in enumerate(self.mutants(), 1)}
+        for recipe in dict.fromkeys(part.recipe for part in self.parts if part.recipe.project is not None):
+            parts = [part for part in self.parts if part.recipe == recipe]
+            chosen = {m: numbers[m] for m in mutants if self._part_of[m.file] in parts}
+            if not chosen:
+                continue
+            build = SwitchedBuild(recipe, chosen, self.root)
+            build.make(list(dict.fromkeys(test for part in parts for test in part.tests)))
+            self._switched |= dict.fromkeys(build.numbers, build)
 
     def judge(self, mutant: Mutant, worker: int) -> tuple[str, str]:
         """Return a mutant's state and the reason."""
-        part = self._part_of[mutant.file]
-        build = self._builds[part.recipe.name, worker]
+        part, switched_build = self._part_of[mutant.file], self._switched.get(mutant)
+        build = switched_build or self._builds[part.recipe.name, worker]
 
         def worth(test: Check) -> float:
             """Return the estimated probability that the test detects the mutant, per second of the test."""
@@ -505,7 +616,11 @@ class Area:
             caught = self._kills[mutant.file, test.name] + expected
             return caught / (self._judged[mutant.file] + 2) / (build.seconds[test.name] + 1)
 
-        state, by = build.judge(mutant, sorted(part.tests, key=worth, reverse=True))
+        tests = sorted(part.tests, key=worth, reverse=True)
+        if switched_build is not None:
+            state, by = switched_build.judge_chosen(mutant, tests, worker)
+        else:
+            state, by = build.judge(mutant, tests)
         self.learn(mutant.file, state, by)
         return state, by
 
@@ -723,7 +838,7 @@ TILINGS = Recipe(
     "tilings",
     (
         *("CMakeLists.txt", "simulator", "cmake", "include", "op_kernel", "csrc", "op_host", "examples"),
-        *("tests/capi", "tests/cpu", "tests/cann", "tests/tiling", "tests/fuzz/coverage/choices.h"),
+        *("tests/capi", "tests/cpu", "tests/cann", "tests/tiling", "tests/fuzz/coverage"),
     ),
     project=".",
     options=("-DNPU_ROPE_TORCH=OFF", "-DNPU_ROPE_C_TESTS=ON"),

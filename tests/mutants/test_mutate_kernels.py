@@ -228,11 +228,9 @@ def test_mutants_of_cpp_leave_comments_texts_and_templates_alone(tmp_path):
     ]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("later", [None, lambda: "no object"])
-def test_mutants_of_cpp_are_compiled_and_run(tmp_path, capsys, later):
-    """Also if a recipe compiles some objects of a library later: the program has objects of its own."""
-    (tmp_path / "sum.cpp").write_text(CPP_SOURCE)
+def cpp_area(tmp_path, source=CPP_SOURCE, later=None):
+    """Return an area of a library, and of a program with objects of its own."""
+    (tmp_path / "sum.cpp").write_text(source)
     (tmp_path / "main.cpp").write_text(
         "#include <vector>\n"
         'extern "C" int sum(const std::vector<int>&, int);\n'
@@ -244,8 +242,47 @@ def test_mutants_of_cpp_are_compiled_and_run(tmp_path, capsys, later):
     )
     recipe = Recipe("tiny", ("CMakeLists.txt", "sum.cpp", "main.cpp"), project=".", later=later)
     test = Check("sum", ("{build}/tiny",), ("tiny",), ("tiny",))
-    area = Area("tiny", (Part(recipe, ("sum.cpp",), (test,), root=tmp_path),), root=tmp_path)
-    mutate_kernels.main(["--area", "tiny", "--jobs", "1"], known=lambda: {"tiny": area})
+    return Area("tiny", (Part(recipe, ("sum.cpp",), (test,), root=tmp_path),), root=tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("options", [(), ("--switch",)])
+@pytest.mark.parametrize("later", [None, lambda: "no object"])
+def test_mutants_of_cpp_are_compiled_and_run(tmp_path, capsys, later, options):
+    """Also if a recipe compiles some objects of a library later."""
+    area = cpp_area(tmp_path, later=later)
+    mutate_kernels.main(["--area", "tiny", "--jobs", "1", *options], known=lambda: {"tiny": area})
     output = capsys.readouterr().out
     assert cells(output) == [8, 7, 0, 0, 1]
     assert "SURVIVED sum.cpp:7:15 comparison: <= -> <" in output
+
+
+# Behind a condition, the compiler refuses the mutants of the array's size; it refuses one of them alone too.
+ARRAY = """\
+extern "C" int sum(const std::vector<int>& v, int most) {
+    const int size = 4 - 3;
+    int values[size + 0] = {};
+    most = most - 3 + 3 + values[0];
+    switch (most) { case size: return 5; }
+"""
+
+
+@pytest.mark.long
+def test_mutants_that_the_compiler_refuses_behind_a_condition_are_compiled_alone(tmp_path, capsys):
+    source = CPP_SOURCE.replace('extern "C" int sum(const std::vector<int>& v, int most) {\n', ARRAY)
+    area = cpp_area(tmp_path, source)
+    only = ("--only", "cpp:(5|6|7|8):")
+    mutate_kernels.main(["--area", "tiny", "--jobs", "1", *only], known=lambda: {"tiny": area})
+    alone = re.findall(r"min left\] (.*?) +(sum\S+) (.*)", capsys.readouterr().out)
+    area = cpp_area(tmp_path, source)
+    mutate_kernels.main(["--area", "tiny", "--jobs", "1", *only, "--switch"], known=lambda: {"tiny": area})
+    output = capsys.readouterr().out
+    assert re.findall(r"min left\] (.*?) +(sum\S+) (.*)", output) == alone
+    assert len(alone) >= 8
+    assert {state for state, *_ in alone} >= {"caught", "SURVIVED"}
+    assert {mutant.line for mutant in area._switched} == {7}
+
+
+def test_switch_is_refused_for_kernels(capsys):
+    assert mutate_kernels.main(["--area", "square_sums", "--switch"]) == 2
+    assert "--switch must come with areas of other sources than kernels" in capsys.readouterr().err
