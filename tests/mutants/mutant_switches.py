@@ -253,7 +253,7 @@ def regions_of(text: str, mutants: Iterable[Mutant]) -> dict[Mutant, Region]:
 
 
 def switched(text: str, regions: Mapping[Mutant, Region], numbers: Mapping[Mutant, int], header: str) -> str:
-    """Return a file's text with all mutants of ``regions``, none of which is chosen by default. The lines keep
+    """Return a file's text with all mutants of ``regions``, none of which is chosen by default. Lines keep
     their numbers.
 
     Args:
