@@ -12,10 +12,12 @@ constant expressions.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 
 from source_mutants import Mutant, code_only, without_strings
 
@@ -290,3 +292,66 @@ def switched(text: str, regions: Mapping[Mutant, Region], numbers: Mapping[Mutan
         return f"({chosen}{as_form.format(unchanged)})"
 
     return f'#include "{header}"\n#line 1\n' + "".join(parts(ordered, 0, len(text)))
+
+
+class SwitchedSources:
+    """The sources in a folder with mutants that a variable chooses.
+
+    Args:
+        folder: has the unchanged sources.
+        numbers: the value of VARIABLE that chooses each mutant, from 1.
+    """
+
+    def __init__(self, folder: Path, numbers: Mapping[Mutant, int]) -> None:
+        self._folder, self._numbers, self._header = folder, numbers, folder / "chosen_mutant.h"
+        self._header.write_text(HEADER)
+        self._texts: dict[str, str] = {}
+        self._regions: dict[str, dict[Mutant, Region]] = {}
+        for file in dict.fromkeys(mutant.file for mutant in numbers):
+            self._texts[file] = (folder / file).read_text()
+            self._regions[file] = regions_of(self._texts[file], (m for m in numbers if m.file == file))
+
+    def mutants(self) -> list[Mutant]:
+        """Return the mutants that are in the sources."""
+        return [mutant for regions in self._regions.values() for mutant in regions]
+
+    def write(self) -> bool:
+        """Write the files that have changed; return whether there are any."""
+        has_changed = False
+        for file, regions in self._regions.items():
+            text = switched(self._texts[file], regions, self._numbers, str(self._header))
+            if (self._folder / file).read_text() != text:
+                (self._folder / file).write_text(text)
+                has_changed = True
+        return has_changed
+
+    def leave_out(self, errors: str, directory: Path) -> bool:
+        """Leave out the mutants at the places of a compiler's errors; return whether there are any.
+
+        If an error is at a place without mutants, a constant's value may be the cause: the file's values are
+        left out, then all its mutants.
+
+        Args:
+            directory: where the compiler ran.
+        """
+        files = {str(self._folder / file): file for file in self._regions}
+        found = [
+            (files[path], int(m[2]), bool(m[3]))
+            for m in re.finditer(r"(\S+?):(\d+)(?::\d+)?: (error)?", errors)
+            if (path := os.path.normpath(directory / m[1])) in files
+        ]
+        if not any(is_error for *_, is_error in found):  # the error is at a place without mutants
+            found = [(file, line, True) for file, line, _ in found]
+        refused = {
+            m
+            for file, line, is_error in found
+            if is_error
+            for m, region in self._regions[file].items()
+            if line in lines_of(self._texts[file], region)
+        }
+        for file in {file for file, *_ in found} if not refused else ():
+            regions = self._regions[file]
+            refused |= {m for m, region in regions.items() if region.form == "value"} or regions.keys()
+        for m in refused:
+            del self._regions[m.file][m]
+        return bool(refused)

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ascend_sim import CompileFailed
+from mutant_switches import VARIABLE, SwitchedSources
 from mutation_areas import CAUGHT, NOT_COMPILED, SAME, SURVIVED, TIMEOUT, CannotBuild, areas
 from source_mutants import ROOT, Maker, Mutant, changed, closing, code_only, key_of
 
@@ -113,7 +114,7 @@ class Area(Protocol):
     def sources(self) -> list[Path]: ...
     def mutants(self) -> list[Mutant]: ...
     def key_of(self, mutant: Mutant) -> str: ...
-    def switch(self, mutants: Sequence[Mutant]) -> None: ...
+    def switch(self, mutants: Sequence[Mutant], workers: int) -> None: ...
     def prepare(self, mutants: Sequence[Mutant], workers: int) -> None: ...
     def judge(self, mutant: Mutant, worker: int) -> tuple[str, str]: ...
     def learn(self, file: str, state: str, by: str) -> None: ...
@@ -286,7 +287,12 @@ def try_column(kernel, column, folder: Path, unchanged: Path) -> tuple[str, str]
         shutil.copy(library, original)
     elif library.read_bytes() == original.read_bytes():
         return SURVIVED, ""
-    environment = {**os.environ, "ASCEND_SIM_KERNELS": str(library), "OMP_NUM_THREADS": "1"}
+    return run_calls(kernel, column, library, unchanged)
+
+
+def run_calls(kernel, column, library: Path, unchanged: Path, chosen: str = "") -> tuple[str, str]:
+    """Run the calls of a column with a library and the chosen mutant; return the state and the reason."""
+    environment = {**os.environ, "ASCEND_SIM_KERNELS": str(library), "OMP_NUM_THREADS": "1", VARIABLE: chosen}
     environment["NPU_ROPE_MUTATION_CYCLES"] = str(unchanged / f"{column.symbol}.json")
     environment["PYTHONPATH"] = str(ROOT / "tests/fuzz")  # for mutation_norm_calls.py
     script = str(Path(__file__).resolve().parent / kernel.script_of(column))
@@ -312,6 +318,8 @@ class KernelArea:
         self.kernel, self.EQUIVALENT = kernel, kernel.EQUIVALENT
         self._unchanged: tempfile.TemporaryDirectory[str] | None = None
         self._last_catch: dict[str, Any] = {}  # by file
+        self._numbers: dict[Mutant, int] = {}  # of the mutants in the libraries
+        self._libraries: dict[str, Path] = {}  # by the symbol of a column
 
     def sources(self) -> list[Path]:
         """Return the files that are changed."""
@@ -357,6 +365,14 @@ class KernelArea:
         columns = self.kernel.columns_for(mutant.file)
         if last := self._last_catch.get(mutant.file):
             columns = [last, *(c for c in columns if c is not last)]
+        if number := self._numbers.get(mutant):
+            for column in columns:
+                library = self._libraries[column.symbol]
+                state, by = run_calls(self.kernel, column, library, self._folder(), str(number))
+                if state != SURVIVED:
+                    self._last_catch[mutant.file] = column
+                    return state, by
+            return SURVIVED, ""
         with tempfile.TemporaryDirectory() as name:
             write_sources(mutant, Path(name))
             for column in columns:
@@ -367,13 +383,43 @@ class KernelArea:
                     return state, by
         return SURVIVED, ""
 
-    def switch(self, mutants: Sequence[Mutant]) -> None:
-        """Refuse --switch: a kernel is compiled for one column after another.
+    def switch(self, mutants: Sequence[Mutant], workers: int) -> None:
+        """Compile all mutants that can be behind a condition at once, for each column.
 
         Raises:
-            BadUsage: always.
+            CannotBuild: a column does not pass with no mutant chosen.
         """
-        raise BadUsage("--switch must come with areas of other sources than kernels")
+        self.prepare(mutants, workers)
+        folder, numbers = self._folder() / "switched", {m: n for n, m in enumerate(self.mutants(), 1)}
+        folder.mkdir()
+        write_sources(None, folder)
+        sources = SwitchedSources(folder, {m: numbers[m] for m in mutants})
+
+        def result(column: Any) -> Path | str:
+            try:
+                return self.kernel.build(column, folder)
+            except CompileFailed as refused:
+                return str(refused)
+
+        def reason(column: Any) -> str:
+            state, by = run_calls(self.kernel, column, self._libraries[column.symbol], self._folder())
+            return (
+                "" if state == SURVIVED else f"the kernel with mutants is not clean ({column.symbol}): {by}"
+            )
+
+        with ThreadPoolExecutor(workers) as pool:
+            while True:
+                sources.write()
+                results = list(pool.map(result, self.kernel.columns))
+                errors = "\n".join(r for r in results if isinstance(r, str))
+                if not errors:
+                    break
+                if not sources.leave_out(errors, folder):
+                    raise CannotBuild(errors[-3000:])
+            self._libraries = {c.symbol: r for c, r in zip(self.kernel.columns, results, strict=True)}
+            if reasons := list(filter(None, pool.map(reason, self.kernel.columns))):
+                raise CannotBuild("\n".join(reasons))
+        self._numbers = {m: numbers[m] for m in sources.mutants()}
 
     def learn(self, file: str, state: str, by: str) -> None:
         """Learn nothing: an outcome does not name the column."""
@@ -522,7 +568,7 @@ class Run:
         if self.options.switch:
             whole = [m for m in self.sample(name, order) if not self._is_believed(area, m)]
             if not all(m.label() in of_area for m in whole):
-                area.switch(whole)
+                area.switch(whole, self.options.jobs)
         begin, done = time.monotonic(), 0
         total = len([m for m in self.sample(name, order) if m.label() not in of_area])
         with ThreadPoolExecutor(self.options.jobs) as pool:

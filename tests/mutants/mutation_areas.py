@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mutant_switches import HEADER, VARIABLE, Region, lines_of, regions_of, switched
+from mutant_switches import VARIABLE, SwitchedSources
 from source_mutants import ROOT, Mutant, changed, key_of, mutants_of
 
 sys.path.append(str(ROOT / "simulator" / "tests" / "programs"))
@@ -454,29 +454,15 @@ class Build:
 
 
 class SwitchedBuild(Build):
-    """A build that has many mutants, none of which is chosen by default.
-
-    Attributes:
-        numbers: the value of VARIABLE that chooses each mutant.
-    """
+    """A build that has many mutants, none of which is chosen by default."""
 
     def __init__(self, recipe: Recipe, numbers: Mapping[Mutant, int], root: Path = ROOT) -> None:
         super().__init__(recipe, "switched", len(os.sched_getaffinity(0)), root)
-        self._header = self.source / "chosen_mutant.h"
-        self._header.write_text(HEADER)
-        self._texts: dict[str, str] = {}
-        self._regions: dict[str, dict[Mutant, Region]] = {}
-        for file in dict.fromkeys(mutant.file for mutant in numbers):
-            self._texts[file] = (self.source / file).read_text()
-            self._regions[file] = regions_of(self._texts[file], (m for m in numbers if m.file == file))
-        self._all_numbers = dict(numbers)
+        self._numbers, self._switched = numbers, SwitchedSources(self.source, numbers)
 
-    @property
-    def numbers(self) -> dict[Mutant, int]:
-        return {m: self._all_numbers[m] for regions in self._regions.values() for m in regions}
-
-    def make(self, tests: Sequence[Check]) -> None:
-        """Compile the mutants without those that the compiler refuses, and run the tests with none chosen.
+    def make(self, tests: Sequence[Check]) -> list[Mutant]:
+        """Compile the mutants without those that the compiler refuses, and run the tests with none chosen; return
+        the mutants.
 
         Raises:
             CannotBuild: the sources without mutants do not compile or do not pass.
@@ -484,52 +470,22 @@ class SwitchedBuild(Build):
         keep_going = ("-k", "0") if (self.build / "build.ninja").is_file() else ("-k",)
         targets = dict.fromkeys(target for test in tests for target in test.targets)
         while True:
-            for file, regions in self._regions.items():
-                text = switched(self._texts[file], regions, self._all_numbers, str(self._header))
-                if (self.source / file).read_text() != text:
-                    self._write(self.source / file, text)
+            if self._switched.write():
+                for known in (self._up_to_date, self.seconds, self.hashes, self._contents):
+                    known.clear()
             status, output = self.compile(targets, *keep_going)
             if status == 0:
-                for known in (self.seconds, self.hashes, self._contents):
-                    known.clear()
                 try:
-                    return self.run_unchanged(tests)
+                    self.run_unchanged(tests)
+                    return self._switched.mutants()
                 except CannotBuild as failure:  # some tests compile sources
                     output = str(failure)
-            if not self._leave_out(output):
+            if not self._switched.leave_out(output, self.build):
                 raise CannotBuild(output[-3000:])
-
-    def _leave_out(self, errors: str) -> bool:
-        """Leave out the mutants at the places of a compiler's errors; return whether there are any.
-
-        If an error is at a place without mutants, a constant's value may be the cause: the file's values are left
-        out, then all its mutants.
-        """
-        files = {str(self.source / file): file for file in self._regions}
-        found = [
-            (files[path], int(m[2]), bool(m[3]))
-            for m in re.finditer(r"(\S+?):(\d+)(?::\d+)?: (error)?", errors)
-            if (path := os.path.normpath(self.build / m[1])) in files
-        ]
-        if not any(is_error for *_, is_error in found):  # the error is at a place without mutants
-            found = [(file, line, True) for file, line, _ in found]
-        refused = {
-            m
-            for file, line, is_error in found
-            if is_error
-            for m, region in self._regions[file].items()
-            if line in lines_of(self._texts[file], region)
-        }
-        for file in {file for file, *_ in found} if not refused else ():
-            regions = self._regions[file]
-            refused |= {m for m, region in regions.items() if region.form == "value"} or regions.keys()
-        for m in refused:
-            del self._regions[m.file][m]
-        return bool(refused)
 
     def judge_chosen(self, mutant: Mutant, tests: Iterable[Check], worker: int) -> tuple[str, str]:
         """Choose a mutant and run the tests until one fails; return the state and the reason."""
-        more = {VARIABLE: str(self._all_numbers[mutant])}
+        more = {VARIABLE: str(self._numbers[mutant])}
         failures = (self._failure(test, worker, more) for test in tests)
         return next((failure for failure in failures if failure), (SURVIVED, ""))
 
@@ -589,8 +545,8 @@ class Area:
                     self._builds[key] = Build(part.recipe, str(worker), processes, self.root)
                 self._builds[key].run_unchanged(part.tests)
 
-    def switch(self, mutants: Sequence[Mutant]) -> None:
-        """Compile all mutants that can be behind a condition at once.
+    def switch(self, mutants: Sequence[Mutant], workers: int) -> None:
+        """Compile all mutants that can be behind a condition at once. All workers use that build.
 
         Raises:
             CannotBuild: the unchanged sources do not compile or do not pass.
@@ -602,8 +558,8 @@ class Area:
             if not chosen:
                 continue
             build = SwitchedBuild(recipe, chosen, self.root)
-            build.make(list(dict.fromkeys(test for part in parts for test in part.tests)))
-            self._switched |= dict.fromkeys(build.numbers, build)
+            made = build.make(list(dict.fromkeys(test for part in parts for test in part.tests)))
+            self._switched |= dict.fromkeys(made, build)
 
     def judge(self, mutant: Mutant, worker: int) -> tuple[str, str]:
         """Return a mutant's state and the reason."""

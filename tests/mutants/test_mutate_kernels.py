@@ -281,8 +281,3 @@ def test_mutants_that_the_compiler_refuses_behind_a_condition_are_compiled_alone
     assert len(alone) >= 8
     assert {state for state, *_ in alone} >= {"caught", "SURVIVED"}
     assert {mutant.line for mutant in area._switched} == {7}
-
-
-def test_switch_is_refused_for_kernels(capsys):
-    assert mutate_kernels.main(["--area", "square_sums", "--switch"]) == 2
-    assert "--switch must come with areas of other sources than kernels" in capsys.readouterr().err
