@@ -31,7 +31,7 @@ function(add_project_options project)
       set(sanitizers -fsanitize=thread $<$<CXX_COMPILER_ID:GNU>:-Wno-tsan>)
     endif()
     list(APPEND sanitizers -fno-omit-frame-pointer -g1)
-    target_compile_options(${project}_options INTERFACE ${sanitizers} -O1)  # a higher level doubles the compile time
+    target_compile_options(${project}_options INTERFACE ${sanitizers} -O0)  # -O1 doubles the time of compilation
     target_link_options(${project}_options INTERFACE ${sanitizers})
   endif()
 endfunction()

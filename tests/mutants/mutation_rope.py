@@ -162,12 +162,14 @@ def columns_for(file: str) -> list[Column]:
         return [c for c in columns if c.op in ("rope", "rotary_mul") or c is SHORT_ROWS]
     if name.startswith("npu_"):
         return [c for c in columns if name == f"npu_{c.op}.cpp"]
-    if name in ("rope_kernel.h", "tiles.h"):
+    if name == "rope_kernel.h":
         return [c for c in columns if c not in (SHORT_ROWS, QKV)]
+    if name == "tiles.h":
+        return [c for c in columns if c is not SHORT_ROWS]  # QKV has a side that is not rotated
     if name == "given_table.h":
         return [c for c in columns if c.op == "rotary_mul" or c is QKV]
     if name == "row_numbers.h":
-        return [c for c in columns if c.op in ("rotary_mul", "rope_set_rows")]
+        return [c for c in columns if c.op in ("rotary_mul", "rope_set_rows") or c is QKV]  # 64 and 32 bits
     if name in ("lane_numbers.h", "pair_index.h", "row_bursts.h", "row_rotation.h"):
         return [c for c in columns if c.op in ("rope", "rotary_mul")]
     return [c for c in columns if c.op == "rope"]
@@ -230,6 +232,10 @@ EQUIVALENT: dict[str, str] = {
     "given_table.h | cos becomes sin | row_queue_.EnQue({cos});": "both are parts of one buffer, and the queue takes any part as the buffer",
     "given_table.h | cos becomes sin | row_queue_.FreeTensor({cos});": "both are parts of one buffer, and the queue takes any part as the buffer",
     "given_table.h | comparison | if (row{ >= }table_tiling_->table_rows) row = table_tiling_->table_rows - 1;": "the host refuses such a row; tests/tiling/test_unchecked_rows.cpp, which has no host checks, catches it",
+    "row_bursts.h | comparison | if (plan.inner_count{ <= }kMaxDmaRuns && FitsOneInstruction(plan)) {": "a tile of 4095 rows exceeds UB, because a row has at least 32 bytes, in an input and in an output buffer",
+    "given_table.h | a number + 1 | int32_t pitch = {table_tiling_->row_pitch};": "the pitch is a multiple of 8, and the instructions get an eighth of it",
+    "given_table.h | comparison | for (int32_t lane = lanes.first; lane{ < }lanes.end; lane += kRepeatFloats) {": "the mask of no lane is 0, and such a mask is skipped",
+    "given_table.h | comparison | if (chunk{ >= }kRopeMaxChunks) return 0;": "the bits of a chunk after the last belong to lanes after the range, which its mask does not have",
     "scalar_rows.h | remove SyncPipes | } {SyncPipes<AscendC::HardEvent::S_V>()};": "redundant after loads: the following store or setup also synchronizes the pipes",
     "lane_frequencies.h | remove SyncPipes | for (int32_t i = aligned; i < pairs_; ++i) dst.SetValue(i, i < count ? source.GetValue(i) : 1.0f); {SyncPipes<AscendC::HardEvent::S_V>()};": "redundant: the lanes' index, which the scalar unit begins, is computed after it and ordered before the vector instructions",
 }

@@ -39,21 +39,23 @@ constexpr int64_t kMostElements = 1 << 12;    // of a tensor of a call that runs
 constexpr uint64_t kMostWorkspace = 1 << 20;  // bytes
 constexpr size_t kMostRank = 10;
 
-// A valid call, as valid_calls.py prints it.
+// A valid call, as valid_calls.py prints it. The lists are constants: vectors would need minutes of compilation.
+template <typename T>
+using Constants = std::initializer_list<T>;
 struct GivenTensor {
     int32_t type;
-    std::vector<int64_t> shape, strides;  // no strides: contiguous
+    Constants<int64_t> shape, strides;  // no strides: contiguous
     int32_t format;
 };
 struct GivenArgument {
-    std::vector<GivenTensor> tensors;
-    std::vector<double> numbers;
+    Constants<GivenTensor> tensors;
+    Constants<double> numbers;
     int32_t type;  // of a scalar
     const char* text;
 };
 struct GivenCall {
     const char* function;
-    std::vector<GivenArgument> arguments;
+    Constants<GivenArgument> arguments;
 };
 
 struct Block {
@@ -68,9 +70,10 @@ public:
     // given: a valid call, or NULL.
     Call(Choices* choices, const char* name, const GivenCall* given) : c_(*choices), name_(name) {
         for (size_t k = 0; given && k < given->arguments.size(); ++k) {
-            if (given->arguments[k].tensors.empty()) continue;
-            shape_ = given->arguments[k].tensors[0].shape;
-            dtype_ = given->arguments[k].tensors[0].type;
+            const Constants<GivenTensor>& tensors = given->arguments.begin()[k].tensors;
+            if (tensors.size() == 0) continue;
+            shape_ = tensors.begin()->shape;
+            dtype_ = tensors.begin()->type;
             return;
         }
         const int64_t rank = c_.up_to(5);
@@ -93,7 +96,7 @@ public:
     // The bits of an argument of a parameter's type, such as "const aclTensor*". given: a valid argument, or NULL.
     uint64_t argument(const std::string& type, const GivenArgument* given) {
         given_ = given && !c_.chance(8) ? given : nullptr;
-        if (given_ && given_->tensors.empty() && given_->numbers.empty() && !*given_->text) {
+        if (given_ && given_->tensors.size() == 0 && given_->numbers.size() == 0 && !*given_->text) {
             if (type.find('*') != std::string::npos) return 0;
             given_ = nullptr;
         }
@@ -165,11 +168,11 @@ private:
         }
     }
     int64_t integer() {
-        if (given_ && !given_->numbers.empty()) return static_cast<int64_t>(given_->numbers[0]);
+        if (given_ && given_->numbers.size() > 0) return static_cast<int64_t>(*given_->numbers.begin());
         return c_.chance(8) ? hostile() : c_.between(-3, 8);
     }
     double real() {
-        if (given_ && !given_->numbers.empty()) return given_->numbers[0];
+        if (given_ && given_->numbers.size() > 0) return *given_->numbers.begin();
         if (!c_.chance(8)) return c_.one_of({1e-5, 1.0, 0.0, 0.5, 2.0, 10000.0, -1.0});
         if (c_.chance(2)) return c_.one_of({HUGE_VAL, -HUGE_VAL, std::nan(""), 1e300, 1e-320, -0.0});
         return std::ldexp(1.0, static_cast<int>(c_.between(-1074, 1023)));
@@ -206,7 +209,9 @@ private:
         return shape;
     }
 
-    aclTensor* tensor() { return given_ && !given_->tensors.empty() ? tensor(given_->tensors[0]) : any_tensor(); }
+    aclTensor* tensor() {
+        return given_ && given_->tensors.size() > 0 ? tensor(*given_->tensors.begin()) : any_tensor();
+    }
     // A tensor like this one, perhaps with another size, type, stride or format.
     aclTensor* tensor(const GivenTensor& given) {
         std::vector<int64_t> shape = given.shape, strides = given.strides;
@@ -215,7 +220,7 @@ private:
         if (rank > 0 && c_.chance(16)) shape[any()] = c_.up_to(17);
         int64_t step = 1;
         if (strides.empty()) strides.resize(rank);
-        for (size_t k = rank; k-- > 0 && given.strides.empty(); step *= std::max<int64_t>(shape[k], 1))
+        for (size_t k = rank; k-- > 0 && given.strides.size() == 0; step *= std::max<int64_t>(shape[k], 1))
             strides[k] = step;
         if (rank > 0 && c_.chance(32)) strides[any()] = c_.one_of<int64_t>({0, 2, -1, 1, 64});
         const int32_t type = c_.chance(16) ? dtype() : given.type;
@@ -451,7 +456,7 @@ void fuzz(Choices* c, const Function& function, const GivenCall* given) {
     Call call(c, function.name.c_str(), given);
     std::vector<uint64_t> arguments;
     for (size_t k = 0; k < function.types.size(); ++k)
-        arguments.push_back(call.argument(function.types[k], given ? &given->arguments[k] : nullptr));
+        arguments.push_back(call.argument(function.types[k], given ? given->arguments.begin() + k : nullptr));
     call.remember();
     uint64_t bytes = 0;
     aclOpExecutor* executor = nullptr;
@@ -506,12 +511,9 @@ std::vector<Function> simulated_functions() {
     return found;
 }
 
-const std::vector<GivenCall>& valid_calls() {
-    static const std::vector<GivenCall> all = {
+constexpr Constants<GivenCall> kValidCalls = {
 #include "valid_calls.inc"
-    };
-    return all;
-}
+};
 
 }  // namespace
 
@@ -519,8 +521,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t count) {
     static const std::vector<Function> functions = simulated_functions();
     Choices c(bytes, count);
     if (c.chance(2)) {
-        const std::vector<GivenCall>& all = valid_calls();
-        const GivenCall& given = all[static_cast<size_t>(c.up_to(static_cast<int64_t>(all.size()) - 1))];
+        const GivenCall& given = kValidCalls.begin()[c.up_to(static_cast<int64_t>(kValidCalls.size()) - 1)];
         for (const Function& function : functions)
             if (function.name == given.function) return fuzz(&c, function, &given), 0;
         return 0;
