@@ -121,8 +121,7 @@ private:
         VectorBarrier();
         AscendC::Sub(temp, hi, quotient, pairs_);
         VectorBarrier();
-        AscendC::Sub(lo, error, temp, pairs_);
-        VectorBarrier();
+        AscendC::Sub(lo, error, temp, pairs_);  // SplitTurns() reads lo after a barrier of its own
     }
 
     __aicore__ inline void SplitInHalves(LocalTensor<float> hi, LocalTensor<float> lo, LocalTensor<float> src,

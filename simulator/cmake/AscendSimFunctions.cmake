@@ -71,7 +71,7 @@ function(ascend_sim_add_package name)
     target_compile_options(${kernel} PRIVATE ${ASCEND_SIM_KERNEL_OPTIMIZE} ${ASCEND_SIM_KERNEL_FLAGS}
       $<$<CXX_COMPILER_ID:GNU>:--param=early-inlining-insns=0> -Wno-unused-parameter)
     target_link_libraries(${kernel} PRIVATE ascend_sim)
-    set_target_properties(${kernel} PROPERTIES OUTPUT_NAME ${soc} PREFIX "" SUFFIX ".so"
+    set_target_properties(${kernel} PROPERTIES OUTPUT_NAME ${soc} PREFIX "" SUFFIX ".so" HAS_INSTRUCTIONS ON
       LIBRARY_OUTPUT_DIRECTORY "${p_FOLDER}/sim_kernels")
     add_dependencies(${kernel} ${name}_op_build_files)
     list(APPEND kernels ${kernel})

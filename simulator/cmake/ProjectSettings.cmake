@@ -11,7 +11,8 @@ set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 # add_project_options(<project>): the options <PROJECT>_SANITIZE, <PROJECT>_WERROR and <PROJECT>_C_TESTS, and the target
-# <project>_options with the warnings, sanitizers and include root of all targets of the project.
+# <project>_options with the warnings, sanitizers and include root of all targets of the project. HAS_INSTRUCTIONS: a
+# property of targets that compile kernels.
 function(add_project_options project)
   string(TOUPPER ${project} prefix)
   # A variable of the caller must remain: set(CACHE) without policy CMP0126 (CMake 3.21) would remove it.
@@ -31,7 +32,9 @@ function(add_project_options project)
       set(sanitizers -fsanitize=thread $<$<CXX_COMPILER_ID:GNU>:-Wno-tsan>)
     endif()
     list(APPEND sanitizers -fno-omit-frame-pointer -g1)
-    target_compile_options(${project}_options INTERFACE ${sanitizers} -O0)  # -O1 doubles the time of compilation
+    # A level above -O1 doubles the time of compilation. So does -O1 for instrumented instructions, which are templates.
+    target_compile_options(${project}_options INTERFACE ${sanitizers}
+      -O$<IF:$<BOOL:$<TARGET_PROPERTY:HAS_INSTRUCTIONS>>,0,1>)
     target_link_options(${project}_options INTERFACE ${sanitizers})
   endif()
 endfunction()

@@ -1025,6 +1025,11 @@ PYTHON_TESTS = (
 # For each mutant, named as by source_mutants.key_of: why it computes the same.
 EQUIVALENT: dict[str, dict[str, str]] = {
     "tilings": {
+        "qk_square_sums_tiling.cpp | comparison | for (int k = 0; k {<} 2; ++k) {": "sets the tile of a third side, which this kernel does not have",
+        "qk_square_sums_tiling.cpp | number + 1 | for (int k = 0; k < {2}; ++k) {": "sets the tile of a third side, which this kernel does not have",
+        "qk_square_sums_tiling.cpp | arithmetic | for (int64_t tokens = rows / most_heads; tokens > 1; tokens = tokens {*} 3 / 4)": "the first tile of several tokens fits UB, so the next ones are not tried",
+        "qk_square_sums_tiling.cpp | arithmetic | for (int64_t tokens = rows / most_heads; tokens > 1; tokens = tokens * 3 {/} 4)": "the first tile of several tokens fits UB, so the next ones are not tried; the loop ends when the product is negative",
+        "qk_square_sums_tiling.cpp | arithmetic | for (int64_t heads = std::min(rows, most_heads); heads >= 1; heads = heads {*} 3 / 4) tiles.push_back({1, heads});": "the first tile of these fits UB, or none of them does",
         "qk_square_sums_tiling.cpp | number + 1 | int64_t levels = 0, gather_rows = 0, setup_lanes = 0, tail_offset = 0, temp_offset = {0};": "both layouts set it",
         "qk_square_sums_tiling.cpp | number + 1 | for (int k = 0; k < {2}; ++k)": "the array has two elements, so the compiler ends the loop there",
         "qk_square_sums_tiling.cpp | statement removed | data_.head_elements = in_.D; {common_.copy_mode = kCopyBursts};": "new tiling data has this mode, 0",
