@@ -74,7 +74,7 @@ have no effect in constant expressions, and only its own compilation shows that 
 EXAMPLES = """\
 examples:
 
-  mutate_kernels.py --area rope --jobs 2             all mutants of rope's kernels: hours
+  mutate_kernels.py --area rope --jobs 2 --switch    all mutants of rope's kernels: half an hour
   mutate_kernels.py --area angles --count 500 --seed 30 --state tests/mutants/outcomes/angles.json
                                                      until Ctrl-C; run it again to continue
   mutate_kernels.py --area cpu --area rules --count 60 --minutes 30
