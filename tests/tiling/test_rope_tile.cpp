@@ -409,9 +409,10 @@ void candidates_are_within_the_unit_and_the_instructions() {
 }
 
 // With the smallest table, each division of a token's heads into equal parts (rounded up) gives a candidate, from 16
-// KiB down to a single head.
+// KiB down to a single head. Larger parts are candidates only if a token has fewer than three times 16 KiB and a row.
 void candidates_have_every_equal_part_of_a_tokens_heads() {
     Random random;
+    int long_tokens = 0;
     for (int k = 0; k < kCalls; ++k) {
         const Case c(&random);
         if (c.common.copy_mode == kCopyPacked || c.common.tokens_inner || c.common.heads > 200) continue;
@@ -422,7 +423,14 @@ void candidates_have_every_equal_part_of_a_tokens_heads() {
             if (tile.rows() > kMaxTileRows[c.call.normalizes] || tile.rows() * c.row_bytes() > 16 * 1024) continue;
             CHECK(c, tile, std::any_of(all.begin(), all.end(), [&](const RopeTile& t) { return same(t, tile); }));
         }
+        const int64_t parts = c.max_heads() * c.call.max_row_pitch() * c.call.item_bytes /
+                              (16 * 1024 + c.call.max_row_pitch() * c.call.item_bytes);
+        if (parts <= 2 || c.call.whole_heads > 0) continue;
+        ++long_tokens;
+        for (const RopeTile& tile : all)
+            CHECK(c, tile, tile.heads == c.max_heads() || tile.heads <= ceil_div(c.max_heads(), parts));
     }
+    if (long_tokens < kCalls / 100) ++g_failures;
 }
 
 // The largest table and the preferred tile of a call, in rows and in tokens (op_host/tile_preferences.h).
