@@ -1025,6 +1025,7 @@ PYTHON_TESTS = (
 # For each mutant, named as by source_mutants.key_of: why it computes the same.
 EQUIVALENT: dict[str, dict[str, str]] = {
     "tilings": {
+        "rotary_tiling.cpp | number + 1 | std::copy(shape.sin_stride, shape.sin_stride + {2}, in.tables.sin_stride);": "it also sets the first stride of the ids, which is set next, or not read without ids",
         "qk_square_sums_tiling.cpp | comparison | for (int k = 0; k {<} 2; ++k) {": "sets the tile of a third side, which this kernel does not have",
         "qk_square_sums_tiling.cpp | number + 1 | for (int k = 0; k < {2}; ++k) {": "sets the tile of a third side, which this kernel does not have",
         "qk_square_sums_tiling.cpp | arithmetic | for (int64_t tokens = rows / most_heads; tokens > 1; tokens = tokens {*} 3 / 4)": "the first tile of several tokens fits UB, so the next ones are not tried",

@@ -72,6 +72,10 @@ def sources() -> list[Path]:
 
 # For each mutant, named as by mutate_kernels.key_of: why it computes the same.
 EQUIVALENT: dict[str, str] = {
+    "dscale_rows.h | remove VectorBarrier | AddRows(scratch, static_cast<int32_t>(loaded), width); {VectorBarrier()};": "redundant: the synchronizations with the next load, or with the store, also order the sums",
+    "dscale_rows.h | comparison | int64_t loaded = cores - core{ < }most ? cores - core : most;": "a minimum: at equality both are the same",
+    "dscale_rows.h | a number - 1 | int32_t most = {MinOf(width_, static_cast<int32_t>(scratch.GetSize()) / kBlockFloats * kBlockFloats)};": "another size of the pieces: the same sums, and no call becomes slower",
+    "dscale_rows.h | remove VectorBarrier | AscendC::Duplicate(sums_, 0.0f, width); {VectorBarrier()};": "redundant: the synchronizations before and after the load also order the zeros before the sums",
     "head_norm.h | a number - 1 | int32_t slots = {source_.tiling->stats_bytes / (kRowNormStats * static_cast<int32_t>(sizeof(float)))};": "each part of the statistics is rounded up to as many slots, and all slots that are read were written",
     "row_norm.h | a number + 1 | static constexpr uint32_t kSmallestSum = {static_cast<uint32_t>(kBias - 100) << kMantissaBits}; // 2^-100": "changes a threshold by one bit; near it, both ways are correct",
     "row_norm.h | a number - 1 | static constexpr uint32_t kSmallestSum = {static_cast<uint32_t>(kBias - 100) << kMantissaBits}; // 2^-100": "changes a threshold by one bit; near it, both ways are correct",
