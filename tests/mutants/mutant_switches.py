@@ -1,7 +1,7 @@
 """Put many mutants of a C++ source behind conditions, so that one build has all of them.
 
 A mutant's region is the least text around it that can be written twice, such as a statement or a condition.
-Of ``return a + b;`` and the mutant ``+`` to ``-`` with the number 7, :func:`switched` makes::
+If the mutant with the number 7 changes ``return a + b;`` to ``return a - b;``, :func:`switched` writes::
 
     { if (chosen_mutant::is(7)) { return a - b; } else { return a + b; } }
 
@@ -82,23 +82,24 @@ class Layout:
         code: it, with blanks for comments and preprocessor lines.
         plain: ``code``, with blanks for the contents of strings.
         inner: for each offset, the offset of the innermost bracket that is open there, or -1.
-        closing: the offset of the bracket that closes the one at an offset. It may be wrong in a source with
-            brackets in alternative texts (``#if``); then the compiler refuses the region.
+        partner: for the offset of a bracket, that of the bracket that closes or opens it. It may be wrong if
+            alternative texts (``#if``) have brackets; then the compiler refuses the region.
     """
 
     def __init__(self, text: str) -> None:
         self.text, self.code = text, code_only(text)
         self.plain = without_strings(self.code)
         self.inner: list[int] = []
-        self.closing: dict[int, int] = {}
+        self.partner: dict[int, int] = {}
         opened: list[int] = []
         for at, letter in enumerate(self.plain):
             if letter in ")]}" and opened:
-                self.closing[opened.pop()] = at
+                self.partner[at] = opened.pop()
+                self.partner[self.partner[at]] = at
             self.inner.append(opened[-1] if opened else -1)
             if letter in "([{":
                 opened.append(at)
-        self.closing |= dict.fromkeys(opened, len(text))
+        self.partner |= dict.fromkeys(opened, len(text))
 
     def is_block(self, opened: int) -> bool:
         """Return whether a brace opens statements, not a type, an enumeration, a namespace or values."""
@@ -135,7 +136,7 @@ class Layout:
         while inside >= 0:
             braces += [inside] if self.plain[inside] == "{" else []
             inside = self.inner[inside]
-        if braces and self.is_type(braces[0]) and not self.is_block(braces[0]):
+        if braces and self.is_type(braces[0]):
             return True
         heads = (re.split(r"[;{}]", self.plain[max(0, b - 400) : b])[-1] for b in braces)
         return any(re.search(r"\bconstexpr\b(?!\s*\()", head) for head in heads)
@@ -156,24 +157,30 @@ class Layout:
 
     def _of_header(self, mutant: Mutant, word: str, opened: int) -> Region | None:
         """Return the region in the brackets after ``if``, ``for``, ``while`` or ``switch``."""
-        end = self.closing[opened]
         if word == "if constexpr":
             return None
-        stops = self.at_level(re.compile(";"), opened + 1, end, opened)
-        bounds = [opened, *stops, end]
-        index = next(i for i, (b, e) in enumerate(pairwise(bounds)) if b < mutant.begin <= e)
-        begin, end = self._trimmed(bounds[index] + 1, bounds[index + 1])
+        index, last, begin, end = self._part_around(mutant.begin, ";", opened)
         if word == "switch":
             return Region("value", begin, end)
-        if word == "for" and not stops:
+        if word == "for" and last == 0:
             colons = self.at_level(re.compile(r"(?<!:):(?!:)"), begin, end, opened)
             return self._value(*self._trimmed(colons[0] + 1, end)) if colons else None
         if word == "for" and index == 2:
             return Region("step", begin, end)
-        is_last = index == len(stops) if word != "for" else index == 1
         if self.at_level(ASSIGNED, begin, end, opened):
             return self._initial_value(mutant, begin, end, opened)
-        return Region("condition", begin, end) if is_last else None
+        return Region("condition", begin, end) if index == (1 if word == "for" else last) else None
+
+    def _part_around(self, at: int, separator: str, opened: int) -> tuple[int, int, int, int]:
+        """Find the part between separators in a bracket that contains the offset ``at``.
+
+        Returns:
+            its index, the index of the last part, and its two offsets.
+        """
+        closed = self.partner[opened]
+        bounds = [opened, *self.at_level(re.compile(separator), opened + 1, closed, opened), closed]
+        index = next(i for i, (b, e) in enumerate(pairwise(bounds)) if b < at <= e)
+        return index, len(bounds) - 2, *self._trimmed(bounds[index] + 1, bounds[index + 1])
 
     def _trimmed(self, begin: int, end: int) -> tuple[int, int]:
         part = self.code[begin:end]
@@ -196,11 +203,7 @@ class Layout:
         """Return the argument of a call around the mutant."""
         if not re.search(r"[\w>]$", self.plain[:opened][-1:]):
             return None
-        end = self.closing[opened]
-        commas = self.at_level(re.compile(","), opened + 1, end, opened)
-        bounds = [opened, *commas, end]
-        begin, end = next((b + 1, e) for b, e in pairwise(bounds) if b < mutant.begin <= e)
-        begin, end = self._trimmed(begin, end)
+        *_, begin, end = self._part_around(mutant.begin, ",", opened)
         text = self.plain[begin:end]
         is_parameter = DECLARATION.match(text + ";") or ASSIGNED.search(text)
         return None if is_parameter else self._value(begin, end)
@@ -218,14 +221,14 @@ class Layout:
             if self.inner[begin - 1] == opened and letter == ";":
                 break
             if letter == "}" and self.inner[begin - 1] == opened:
-                brace = self._opening(begin - 1)
+                brace = self.partner[begin - 1]
                 if self.is_block(brace) or self.is_type(brace):
                     break
             begin -= 1
         while match := HEAD_OF_A_STATEMENT.match(self.plain, begin):
-            begin = self.closing[match.end()] + 1 if match[1] else match.end()
+            begin = self.partner[match.end()] + 1 if match[1] else match.end()
         begin, _ = self._trimmed(begin, len(self.code))
-        semicolons = self.at_level(re.compile(";"), begin, self.closing[opened], opened)
+        semicolons = self.at_level(re.compile(";"), begin, self.partner[opened], opened)
         if begin > mutant.begin or not semicolons:
             return argument
         end = semicolons[0] + 1
@@ -235,11 +238,6 @@ class Layout:
         if DECLARATION.match(text) or self.is_type(opened):
             return self._initial_value(mutant, begin, end - 1, opened) or argument
         return Region("statement", begin, end)
-
-    def _opening(self, closed: int) -> int:
-        """Return the offset of the bracket that the one at ``closed`` closes."""
-        at = closed - 1
-        return self.inner[at] if self.plain[at] not in "([{" else at
 
 
 def lines_of(text: str, region: Region) -> range:

@@ -67,9 +67,10 @@ mutants of this file run first. With CMAKE_CXX_COMPILER_LAUNCHER=ccache, the pre
 compiled again.
 
 With --switch, one build has all mutants of the sample, each behind a condition that a variable makes true.
-That is several times faster from about fifty mutants on. Those that the compiler refuses behind a condition,
-such as constants, are compiled one by one. Judge the survivors again (--again) without --switch: some mutants
-have no effect in constant expressions, and only its own compilation shows that a mutant has the same code.
+With more than about fifty mutants, this is several times faster. The compiler refuses a condition in a
+constant; such a mutant is compiled by itself. Judge the survivors again (--again) without --switch: some
+mutants have no effect in constant expressions, and only its own compilation shows that a mutant has the same
+code.
 """
 EXAMPLES = """\
 examples:
@@ -365,18 +366,16 @@ class KernelArea:
         columns = self.kernel.columns_for(mutant.file)
         if last := self._last_catch.get(mutant.file):
             columns = [last, *(c for c in columns if c is not last)]
-        if number := self._numbers.get(mutant):
-            for column in columns:
-                library = self._libraries[column.symbol]
-                state, by = run_calls(self.kernel, column, library, self._folder(), str(number))
-                if state != SURVIVED:
-                    self._last_catch[mutant.file] = column
-                    return state, by
-            return SURVIVED, ""
+        number = self._numbers.get(mutant)
         with tempfile.TemporaryDirectory() as name:
-            write_sources(mutant, Path(name))
+            if number is None:
+                write_sources(mutant, Path(name))
             for column in columns:
-                state, by = try_column(self.kernel, column, Path(name), self._folder())
+                if number is None:
+                    state, by = try_column(self.kernel, column, Path(name), self._folder())
+                else:
+                    library = self._libraries[column.symbol]
+                    state, by = run_calls(self.kernel, column, library, self._folder(), str(number))
                 if state == CAUGHT:
                     self._last_catch[mutant.file] = column
                 if state != SURVIVED:
@@ -566,7 +565,8 @@ class Run:
             area.learn(outcome.label.partition(":")[0], outcome.state, outcome.by)
         prepared: list[Mutant] = []
         if self.options.switch:
-            whole = [m for m in self.sample(name, order) if not self._is_believed(area, m)]
+            believed = area.EQUIVALENT if self.options.believe else {}
+            whole = [m for m in self.sample(name, order) if area.key_of(m) not in believed]
             if not all(m.label() in of_area for m in whole):
                 area.switch(whole, self.options.jobs)
         begin, done = time.monotonic(), 0
@@ -598,9 +598,6 @@ class Run:
                 outcome.state, outcome.by = (EXPLAINED, why) if why else (SURVIVED, "")
         self.save()
         return chosen
-
-    def _is_believed(self, area: Area, mutant: Mutant) -> bool:
-        return self.options.believe and area.key_of(mutant) in area.EQUIVALENT
 
     def _judge_one(self, area: Area, mutant: Mutant) -> Outcome | None:
         if time.monotonic() >= self.deadline:

@@ -230,7 +230,7 @@ runpy.run_module("pytest", run_name="__main__", alter_sys=True)
 
 
 class Build:
-    """A copy of a recipe's sources and its build. One worker uses it at a time, or all if nobody changes it."""
+    """A copy of a recipe's sources and its build. One worker changes it at a time."""
 
     def __init__(self, recipe: Recipe, name: str, processes: int, root: Path = ROOT) -> None:
         self.recipe, self.processes, self.root = recipe, processes, root
@@ -454,7 +454,7 @@ class Build:
 
 
 class SwitchedBuild(Build):
-    """A build that has many mutants, none of which is chosen by default."""
+    """A build that has many mutants, none of which is chosen by default. All workers run its tests."""
 
     def __init__(self, recipe: Recipe, numbers: Mapping[Mutant, int], root: Path = ROOT) -> None:
         super().__init__(recipe, "switched", len(os.sched_getaffinity(0)), root)

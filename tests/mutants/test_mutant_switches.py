@@ -134,7 +134,6 @@ def test_every_form_has_mutants_and_a_constant_has_none(program):
 def test_a_chosen_mutant_does_what_it_does_alone(program):
     folder, regions, _ = program
     (folder / "chosen_mutant.h").write_text(mutant_switches.HEADER)
-    regions = dict(regions)
     numbers = {m: number for number, m in enumerate(regions, 1)}
     text = mutant_switches.switched(PROGRAM, regions, numbers, str(folder / "chosen_mutant.h"))
     all_mutants = built(folder, "all", text)

@@ -257,7 +257,7 @@ def test_mutants_of_cpp_are_compiled_and_run(tmp_path, capsys, later, options):
     assert "SURVIVED sum.cpp:7:15 comparison: <= -> <" in output
 
 
-# Behind a condition, the compiler refuses the mutants of the array's size; it refuses one of them alone too.
+# The compiler refuses a condition in the value of `size`, because an array and a case need the constant.
 ARRAY = """\
 extern "C" int sum(const std::vector<int>& v, int most) {
     const int size = 4 - 3;

@@ -409,7 +409,7 @@ void candidates_are_within_the_unit_and_the_instructions() {
 }
 
 // With the smallest table, each division of a token's heads into equal parts (rounded up) gives a candidate, from 16
-// KiB down to a single head. Larger parts are candidates only if a token has fewer than three times 16 KiB and a row.
+// KiB down to a single head. A token of at least three times 16 KiB and a row has no larger parts, but for the whole.
 void candidates_have_every_equal_part_of_a_tokens_heads() {
     Random random;
     int long_tokens = 0;
@@ -423,8 +423,8 @@ void candidates_have_every_equal_part_of_a_tokens_heads() {
             if (tile.rows() > kMaxTileRows[c.call.normalizes] || tile.rows() * c.row_bytes() > 16 * 1024) continue;
             CHECK(c, tile, std::any_of(all.begin(), all.end(), [&](const RopeTile& t) { return same(t, tile); }));
         }
-        const int64_t parts = c.max_heads() * c.call.max_row_pitch() * c.call.item_bytes /
-                              (16 * 1024 + c.call.max_row_pitch() * c.call.item_bytes);
+        const int64_t row_bytes = c.call.max_row_pitch() * c.call.item_bytes;
+        const int64_t parts = c.max_heads() * row_bytes / (16 * 1024 + row_bytes);
         if (parts <= 2 || c.call.whole_heads > 0) continue;
         ++long_tokens;
         for (const RopeTile& tile : all)

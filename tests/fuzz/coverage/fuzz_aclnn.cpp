@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -39,23 +40,21 @@ constexpr int64_t kMostElements = 1 << 12;    // of a tensor of a call that runs
 constexpr uint64_t kMostWorkspace = 1 << 20;  // bytes
 constexpr size_t kMostRank = 10;
 
-// A valid call, as valid_calls.py prints it. The lists are constants: vectors would need minutes of compilation.
-template <typename T>
-using Constants = std::initializer_list<T>;
+// A valid call, as valid_calls.py prints it. Its lists are constants, because vectors need minutes of compilation.
 struct GivenTensor {
     int32_t type;
-    Constants<int64_t> shape, strides;  // no strides: contiguous
+    std::initializer_list<int64_t> shape, strides;  // no strides: contiguous
     int32_t format;
 };
 struct GivenArgument {
-    Constants<GivenTensor> tensors;
-    Constants<double> numbers;
+    std::initializer_list<GivenTensor> tensors;
+    std::initializer_list<double> numbers;
     int32_t type;  // of a scalar
     const char* text;
 };
 struct GivenCall {
     const char* function;
-    Constants<GivenArgument> arguments;
+    std::initializer_list<GivenArgument> arguments;
 };
 
 struct Block {
@@ -70,7 +69,7 @@ public:
     // given: a valid call, or NULL.
     Call(Choices* choices, const char* name, const GivenCall* given) : c_(*choices), name_(name) {
         for (size_t k = 0; given && k < given->arguments.size(); ++k) {
-            const Constants<GivenTensor>& tensors = given->arguments.begin()[k].tensors;
+            const std::initializer_list<GivenTensor>& tensors = given->arguments.begin()[k].tensors;
             if (tensors.size() == 0) continue;
             shape_ = tensors.begin()->shape;
             dtype_ = tensors.begin()->type;
@@ -511,7 +510,7 @@ std::vector<Function> simulated_functions() {
     return found;
 }
 
-constexpr Constants<GivenCall> kValidCalls = {
+constexpr std::initializer_list<GivenCall> kValidCalls = {
 #include "valid_calls.inc"
 };
 
