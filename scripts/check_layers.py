@@ -13,7 +13,7 @@ import ast
 import posixpath
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cache
@@ -43,7 +43,7 @@ from layer_tables import (
 # The folder that defines all tolerances. Tests may also define some.
 TOLERANCE_HOME = "npu_rope/testing/*"
 # Besides the package, the folders and files that may not define a tolerance.
-OTHER_FOLDERS_WITHOUT_TOLERANCES = (("benchmarks", "*.py"), ("scripts/templates", "*.py.in"))
+OTHER_FOLDERS_WITHOUT_TOLERANCES = (("benchmarks", ".py"), ("scripts/templates", ".py.in"))
 TOLERANCE_NAMES = re.compile(
     r"^(?:[ra]tol|(?:assert_)?(?:all|is)close|assert_close|tolerance|approx|assert_(?:array_)?almost_equal)$",
     re.IGNORECASE,
@@ -52,23 +52,11 @@ TOLERANCE_NAMES = re.compile(
 LARGEST_TOLERANCE = 1e-2
 
 USERS_OF_ASCEND_SIM = (PACKAGE, "benchmarks", "examples", "scripts")
+C_FRAGMENTS = (".inc", ".inl", ".ipp", ".tpp")  # to include in other files
 C_FOLDERS = ("include", "op_kernel", "op_host", "simulator", "csrc", "integrations")
+C_INCLUDE = r'^[ \t]*#[ \t]*(?:include|include_next|import)\b[ \t]*([<"]?)([^>"\s]+)'
 BUILD_FOLDERS = {"build", ".venv"}
-C_SUFFIXES = (
-    ".c",
-    ".h",
-    ".cc",
-    ".hh",
-    ".cpp",
-    ".hpp",
-    ".cxx",
-    ".hxx",
-    ".cuh",
-    ".inc",
-    ".inl",
-    ".ipp",
-    ".tpp",
-)
+C_SUFFIXES = (".c", ".h", ".cc", ".hh", ".cpp", ".hpp", ".cxx", ".hxx", ".cuh", *C_FRAGMENTS)
 
 # Both packages export a class of this name.
 SHARED_CLASS_NAMES = {"Report"}
@@ -79,7 +67,7 @@ CODE_FOLDERS = (*C_FOLDERS, PACKAGE, "benchmarks", "cmake", "examples", "scripts
 CODE_SUFFIXES = (".py", ".sh", ".js", ".css", ".cmake", ".in", ".asc", *C_SUFFIXES)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Violation:
     """One line that uses a file, module or name that its layer must not use."""
 
@@ -117,6 +105,16 @@ def without_comments(text: str) -> str:
     )
 
 
+def found_in(text: str, pattern: str) -> Iterator[tuple[int, re.Match[str]]]:
+    """Yield each match and the line of its last group, or of its start."""
+    line, end = 1, 0
+    for match in re.finditer(pattern, text, re.MULTILINE):
+        start = match.start(match.lastindex or 0)
+        line += text.count("\n", end, start)
+        end = start
+        yield line, match
+
+
 def is_standard_header(header: str) -> bool:
     return header in C_HEADERS or re.fullmatch(r"[a-z_0-9]+", header) is not None
 
@@ -138,29 +136,23 @@ def check_c_file(
         return
     code = without_comments(text)
     statements = re.sub(C_TEXT, lambda match: "\n" * match[0].count("\n"), code, flags=re.DOTALL)
-    for hostile in re.finditer(HOSTILE_C_CALLS, statements):
-        number = statements.count("\n", 0, hostile.start(1)) + 1
+    for number, hostile in found_in(statements, HOSTILE_C_CALLS):
         yield Violation(file, number, f"calls {hostile[1]}, which hostile input can misuse")
-    for number, line in enumerate(code.splitlines(), 1):
-        if clock := re.search(JUMPING_C_CLOCKS, line):
-            yield Violation(file, number, f"may not use {clock[0]}, which can jump: use steady_clock")
-        if included := re.match(r'\s*#\s*(?:include|include_next|import)\b\s*([<"]?)([^>"\s]+)', line):
-            header = included[2]
-            is_standard = included[1] == "<" and C_STD in layer.may_use and is_standard_header(header)
-            if not is_standard and not any(
-                fnmatch(name, pattern)
-                for name in possible_names(header, file, files)
-                for pattern in layer.may_use
-            ):
-                yield Violation(file, number, refusal_text(layer, file, header))
-        for pattern in layer.never:
-            if found_word := re.search(pattern, line):
-                yield Violation(file, number, f"{name_of(layer, file)} may not contain {found_word[0]}")
-        if layer.names_no_operator:
-            for word in re.findall(r"\w+", line):
-                if word.lower().removeprefix("npu_") in operators:
-                    text = f"{name_of(layer, file)} may not name an operator but contains {word}"
-                    yield Violation(file, number, text)
+    for number, clock in found_in(code, JUMPING_C_CLOCKS):
+        yield Violation(file, number, f"may not use {clock[0]}, which can jump: use steady_clock")
+    for number, included in found_in(code, C_INCLUDE):
+        header = included[2]
+        is_standard = included[1] == "<" and C_STD in layer.may_use and is_standard_header(header)
+        names = possible_names(header, file, files)
+        if not is_standard and not any(fnmatch(name, used) for name in names for used in layer.may_use):
+            yield Violation(file, number, refusal_text(layer, file, header))
+    for pattern in layer.never:
+        for number, found_text in found_in(code, pattern):
+            yield Violation(file, number, f"{name_of(layer, file)} may not contain {found_text[0]}")
+    if layer.names_no_operator and operators:
+        for number, word in found_in(code, rf"(?i)\b(?:npu_)?(?:{'|'.join(sorted(operators))})\b"):
+            rule = f"{name_of(layer, file)} may not name an operator but contains {word[0]}"
+            yield Violation(file, number, rule)
 
 
 # ---- Python ---------------------------------------------------------------------------------------
@@ -258,6 +250,10 @@ def check_outside_package(file: str, text: str) -> Iterator[Violation]:
             yield Violation(file, getattr(node, "lineno", 1), f"ascend_sim may not import {name}")
 
 
+def module_of(file: str) -> str:
+    return file.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+
+
 @cache
 def names_in_all(text: str) -> tuple[str, ...] | None:
     """Return the names in a module's ``__all__``, or None if it has none."""
@@ -268,15 +264,14 @@ def names_in_all(text: str) -> tuple[str, ...] | None:
     return found
 
 
-def public_names(root: Path) -> frozenset[str]:
+def public_names(texts: dict[str, str]) -> frozenset[str]:
     """Return the modules of ascend_sim that have an ``__all__``, and the names in it. Other modules are
     private."""
     found = set()
-    for path in sorted((root / PACKAGES[1]).rglob("*.py")):
-        names = names_in_all(path.read_text())
+    for file, text in below(texts, PACKAGES[1:], ".py"):
+        names = names_in_all(text)
         if names is not None:
-            relative = path.relative_to(root / "simulator").with_suffix("")
-            module = ".".join(relative.parts).removesuffix(".__init__")
+            module = module_of(file.removeprefix("simulator/"))
             found |= {module, *(f"{module}.{name}" for name in ("*", "__all__", *names))}
     return frozenset(found)
 
@@ -305,19 +300,17 @@ def names_imported(text: str, file: str) -> tuple[tuple[int, str], ...]:
     return tuple((getattr(node, "lineno", 1), name) for node, name in imported(ast.parse(text), file))
 
 
-def imports_of(root: Path, folder: str) -> dict[str, dict[str, Violation]]:
+def imports_of(texts: dict[str, str], package: str) -> dict[str, dict[str, Violation]]:
     """Return for each module of a package the modules of this package that it imports, also in functions."""
-    base = (root / folder).parent
-    files: dict[str, str] = {}
-    for path in sorted((root / folder).rglob("*.py")):
-        relative = path.relative_to(base).as_posix()
-        files[relative.removesuffix(".py").replace("/", ".").removesuffix(".__init__")] = relative
+    base = package.rpartition("/")[0]
+    files = dict(below(texts, (package,), ".py"))
+    modules = {file: module_of(file.removeprefix(f"{base}/")) for file in files}
+    names = set(modules.values())
     found: dict[str, dict[str, Violation]] = {}
-    for module, relative in files.items():
-        file = (base / relative).relative_to(root).as_posix()
+    for file, module in modules.items():
         found[module] = {}
-        for line, name in names_imported((base / relative).read_text(), relative):
-            while name and name not in files:
+        for line, name in names_imported(files[file], file.removeprefix(f"{base}/")):
+            while name and name not in names:
                 name = name.rpartition(".")[0]
             if "." in name and name != module:
                 found[module].setdefault(name, Violation(file, line, f"{module} imports {name}"))
@@ -383,94 +376,88 @@ def check_hostile_input(file: str, text: str) -> Iterator[Violation]:
                     yield Violation(file, node.lineno, rule)
 
 
-def python_outside_tests(root: Path) -> Iterator[Path]:
-    for folder in (*CODE_FOLDERS, "docs"):
-        for path in sorted((root / folder).rglob("*.py")):
-            if not {"tests", *BUILD_FOLDERS} & set(path.relative_to(root).parts):
-                yield path
+# ---- lengths and names of classes -----------------------------------------------------------------
 
 
-# ---- lengths --------------------------------------------------------------------------------------
+def check_length(file: str, text: str) -> Iterator[Violation]:
+    lines = len(text.splitlines())
+    if lines > MOST_LINES:
+        rule = f"must have at most {MOST_LINES} lines but got {lines}: split it by subject"
+        yield Violation(file, MOST_LINES + 1, rule)
 
 
-def check_lengths(root: Path) -> Iterator[Violation]:
-    """Yield the files of code outside tests that have more than ``MOST_LINES`` lines."""
-    for path in (path for folder in CODE_FOLDERS for path in sorted((root / folder).rglob("*"))):
-        relative = path.relative_to(root)
-        if path.suffix in CODE_SUFFIXES and not {"tests", *BUILD_FOLDERS} & set(relative.parts):
-            lines = len(path.read_text().splitlines())
-            if lines > MOST_LINES:
-                rule = f"must have at most {MOST_LINES} lines but got {lines}: split it by subject"
-                yield Violation(relative.as_posix(), MOST_LINES + 1, rule)
+@cache
+def classes_in(text: str) -> tuple[tuple[int, str], ...]:
+    """Return the line and the name of each class outside classes and functions."""
+    return tuple((node.lineno, node.name) for node in ast.parse(text).body if isinstance(node, ast.ClassDef))
 
 
-# ---- names of classes -----------------------------------------------------------------------------
-
-
-def check_class_names(root: Path) -> Iterator[Violation]:
+def check_class_names(files: Iterable[tuple[str, str]]) -> Iterator[Violation]:
     """Yield the classes outside classes and functions that have the name of another one."""
     places: dict[str, str] = {}
-    for path in (path for folder in PACKAGES for path in sorted((root / folder).rglob("*.py"))):
-        file = path.relative_to(root).as_posix()
-        for node in ast.parse(path.read_text(), file).body:
-            if isinstance(node, ast.ClassDef) and node.name not in SHARED_CLASS_NAMES:
-                place = f"{file}:{node.lineno}"
-                if (other := places.setdefault(node.name, place)) != place:
-                    text = f"class {node.name} must have a name of its own but got that of {other}"
-                    yield Violation(file, node.lineno, text)
+    for file, text in files:
+        for line, name in classes_in(text):
+            place = f"{file}:{line}"
+            if name not in SHARED_CLASS_NAMES and (other := places.setdefault(name, place)) != place:
+                rule = f"class {name} must have a name of its own but got that of {other}"
+                yield Violation(file, line, rule)
 
 
 # ---- the tree -------------------------------------------------------------------------------------
 
 
-def operators_of(root: Path) -> frozenset[str]:
-    """Return the operators' stems: files of csrc/capi, except those for all operators, and kernels."""
-    stems = {path.stem for path in (root / "csrc/capi").glob("*.cpp")} - {"common", "check", "python"}
-    return frozenset(
-        stems | {path.stem.removeprefix("npu_") for path in (root / "op_kernel").glob("npu_*.cpp")}
-    )
-
-
-def check(root: Path) -> list[Violation]:
-    found: list[Violation] = []
-    operators = operators_of(root)
-    paths = [
-        path
-        for folder in C_FOLDERS
-        for path in sorted((root / folder).rglob("*"))
-        if path.suffix in C_SUFFIXES
-    ]
-    paths = [path for path in paths if not BUILD_FOLDERS & set(path.relative_to(root).parts)]
-    files = frozenset(path.relative_to(root).as_posix() for path in paths)
-    for path in paths:
-        file = path.relative_to(root).as_posix()
-        found += check_c_file(file, path.read_text(), operators, files)
-    public = public_names(root)
-    for path in (path for folder in PACKAGES for path in sorted((root / folder).rglob("*.py"))):
-        found += check_python_file(path.relative_to(root).as_posix(), path.read_text())
-    for path in (path for folder in USERS_OF_ASCEND_SIM for path in sorted((root / folder).rglob("*.py"))):
-        found += check_public_names(path.relative_to(root).as_posix(), path.read_text(), public)
-    for path in sorted((root / "simulator").rglob("*.py")):
-        file = path.relative_to(root).as_posix()
-        if not BUILD_FOLDERS & set(path.relative_to(root).parts) and not file.startswith(PACKAGES[1]):
-            found += check_outside_package(file, path.read_text())
-    for folder in PACKAGES:
-        found += check_cycles(imports_of(root, folder))
-    for folder, pattern in OTHER_FOLDERS_WITHOUT_TOLERANCES:
-        for path in sorted((root / folder).rglob(pattern)):
+def texts_below(root: Path) -> dict[str, str]:
+    """Return the texts of the files to check, by their paths relative to the root."""
+    texts = {}
+    for folder in sorted({*CODE_FOLDERS, *PACKAGES, "docs"}):
+        for path in sorted((root / folder).rglob("*")):
             file = path.relative_to(root).as_posix()
-            found += check_other_file(file, path.read_text())
-    for path in python_outside_tests(root):
-        found += check_hostile_input(path.relative_to(root).as_posix(), path.read_text())
-    found += check_lengths(root)
-    found += check_class_names(root)
-    return found
+            if path.suffix in CODE_SUFFIXES and not BUILD_FOLDERS & set(file.split("/")):
+                texts[file] = path.read_text()
+    return texts
 
 
-def has_files(root: Path) -> bool:
-    """Return whether there is a file to check."""
-    paths = (path for folder in (*C_FOLDERS, *PACKAGES) for path in (root / folder).rglob("*"))
-    return any(path.suffix in (".py", *C_SUFFIXES) for path in paths)
+def below(
+    texts: dict[str, str], folders: tuple[str, ...], suffixes: str | tuple[str, ...]
+) -> Iterator[tuple[str, str]]:
+    starts = tuple(f"{folder}/" for folder in folders)
+    return (item for item in texts.items() if item[0].startswith(starts) and item[0].endswith(suffixes))
+
+
+def operators_of(texts: dict[str, str]) -> frozenset[str]:
+    """Return the operators' stems: files of csrc/capi, except those for all operators, and kernels."""
+    stems = {match[1] for file in texts if (match := re.fullmatch(r"csrc/capi/(.+)\.cpp", file))}
+    kernels = {match[1] for file in texts if (match := re.fullmatch(r"op_kernel/npu_(.+)\.cpp", file))}
+    return frozenset(stems - {"common", "check", "python"} | kernels)
+
+
+def check(texts: dict[str, str]) -> list[Violation]:
+    """Check the files, which are given as texts by relative paths. Return what violates a rule, in order."""
+    found: list[Violation] = []
+    operators = operators_of(texts)
+    c_files = dict(below(texts, C_FOLDERS, C_SUFFIXES))
+    for file, text in c_files.items():
+        found += check_c_file(file, text, operators, frozenset(c_files))
+    public = public_names(texts)
+    for file, text in below(texts, PACKAGES, ".py"):
+        found += check_python_file(file, text)
+    for file, text in below(texts, USERS_OF_ASCEND_SIM, ".py"):
+        found += check_public_names(file, text, public)
+    for file, text in below(texts, ("simulator",), ".py"):
+        if not file.startswith(PACKAGES[1]):
+            found += check_outside_package(file, text)
+    for package in PACKAGES:
+        found += check_cycles(imports_of(texts, package))
+    for folder, suffix in OTHER_FOLDERS_WITHOUT_TOLERANCES:
+        for file, text in below(texts, (folder,), suffix):
+            found += check_other_file(file, text)
+    outside_tests = {file: text for file, text in texts.items() if "tests" not in file.split("/")}
+    for file, text in below(outside_tests, (*CODE_FOLDERS, "docs"), ".py"):
+        found += check_hostile_input(file, text)
+    for file, text in below(outside_tests, CODE_FOLDERS, CODE_SUFFIXES):
+        found += check_length(file, text)
+    found += check_class_names(below(texts, PACKAGES, ".py"))
+    return sorted(found)
 
 
 def main() -> int:
@@ -486,10 +473,11 @@ def main() -> int:
         help="the checkout to check; default: the one of this script",
     )
     root = parser.parse_args().root
-    if not has_files(root):
+    texts = texts_below(root)
+    if not any(below(texts, (*C_FOLDERS, *PACKAGES), (".py", *C_SUFFIXES))):
         print(f"[check_layers] ROOT must be a checkout with sources but got {root}.", file=sys.stderr)
         return 2
-    violations = check(root)
+    violations = check(texts)
     for violation in violations:
         print(violation, file=sys.stderr)
     print(f"layers: {len(violations)} violation(s)")
