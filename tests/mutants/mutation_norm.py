@@ -73,6 +73,7 @@ def sources() -> list[Path]:
 # For each mutant, named as by mutate_kernels.key_of: why it computes the same.
 EQUIVALENT: dict[str, str] = {
     "dscale_rows.h | remove VectorBarrier | AddRows(scratch, static_cast<int32_t>(loaded), width); {VectorBarrier()};": "redundant: the synchronizations with the next load, or with the store, also order the sums",
+    "dscale_rows.h | remove SyncPipes | __aicore__ inline void AddFewToDscale(AscendC::GlobalTensor<float> target, int32_t count) { {SyncPipes<AscendC::HardEvent::V_S>()};": "the store of dx waits for the vector unit: the scalar unit stores rows of fewer than 8 elements",
     "dscale_rows.h | comparison | int64_t loaded = cores - core{ < }most ? cores - core : most;": "a minimum: at equality both are the same",
     "dscale_rows.h | a number - 1 | int32_t most = {MinOf(width_, static_cast<int32_t>(scratch.GetSize()) / kBlockFloats * kBlockFloats)};": "another size of the pieces: the same sums, and no call becomes slower",
     "dscale_rows.h | remove VectorBarrier | AscendC::Duplicate(sums_, 0.0f, width); {VectorBarrier()};": "redundant: the synchronizations before and after the load also order the zeros before the sums",

@@ -156,7 +156,7 @@ def _norm_calls(op: str, soc: str, dtype: str, powers: tuple[int, ...]) -> list[
         # Sums of whole rows, of chunks that stay in UB, and of longer rows; shares with and without a rest.
         made += [
             run(shape, deterministic=True)
-            for shape in ((333, 64), (97, 1003), (40, 5), (7, 20_001), (5, 70_001))
+            for shape in ((333, 64), (97, 1003), (40, 5), (7, 20_001), (5, 70_001), (3, 65_536))
         ]
         made += [run((300, 256), cores=3, deterministic=True), run((5, 70_001), cores=2, deterministic=True)]
     else:  # scales that differ between rows

@@ -208,6 +208,7 @@ def build(column: Column, folder: Path) -> Path:
 
 # For each mutant, named as by mutate_kernels.key_of: why it computes the same, or which test catches it.
 EQUIVALENT: dict[str, str] = {
+    "tiles.h | comparison | tile->opens_block = opens_block && side_{ < }kRopeRotatedSides ? 1 : 0;": "angles for a block of values alone, which it does not use; cores with rotated heads take longer",
     "lane_frequencies.h | comparison | for (int32_t k = 0; k{ < }kTurnParts; ++k) part_[k] = lanes.Take(width_);": "sets the tensor that follows the array, which the kernel sets afterwards",
     "rope_kernel.h | count or repeat + 1 | AscendC::Cast(rows_, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(element_count_)});": "a lane after the rows, which is not read",
     "rope_kernel.h | count or repeat - 1 | AscendC::Cast(rows_, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(element_count_)});": "the last lane is a row's padding",
