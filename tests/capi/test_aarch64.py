@@ -10,10 +10,13 @@ ROOT = Path(__file__).parents[2]
 COMPILER = "aarch64-linux-gnu"
 EMULATOR = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
 
-pytestmark = pytest.mark.skipif(
-    shutil.which(f"{COMPILER}-g++") is None,
-    reason="no aarch64 cross compiler (Debian: apt install g++-aarch64-linux-gnu qemu-user)",
-)
+pytestmark = [
+    pytest.mark.long,  # the build takes a minute
+    pytest.mark.skipif(
+        shutil.which(f"{COMPILER}-g++") is None,
+        reason="no aarch64 cross compiler (Debian: apt install g++-aarch64-linux-gnu qemu-user)",
+    ),
+]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +39,6 @@ def build(tmp_path_factory):
     return folder
 
 
-@pytest.mark.long
 def test_the_library_compiles_to_neon_without_a_warning(build):
     disassembly = subprocess.run(
         [f"{COMPILER}-objdump", "-d", build / "libnpu_rope.so"], capture_output=True, text=True, check=True

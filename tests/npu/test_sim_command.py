@@ -1,10 +1,19 @@
 """npu-rope sim: the simulator's command with npu_rope's simulated package."""
 
 import os
+from unittest import mock
 
+import pytest
 from typer.testing import CliRunner
 
 from npu_rope.cli.app import app
+
+
+@pytest.fixture(autouse=True)
+def environment():
+    """The command changes the variables of this process, which other tests also use."""
+    with mock.patch.dict(os.environ):
+        yield
 
 
 def sim(*arguments, **variables):
