@@ -158,14 +158,16 @@ def run(command: Iterable[str], seconds: float, **options: object) -> tuple[int 
 def ends(has_ended: Callable[[float], bool], session: int, seconds: float) -> bool:
     """Wait for a session of processes; return whether it ends within its limits.
 
-    On a busy machine, a test takes many times its usual time. The limit is therefore of processor time. If the
-    session uses none, the limit is a minute. The clock is that of this loop, which may be stopped.
+    On a busy machine, a test takes many times its usual time. The limit is therefore of processor time. A
+    session that uses less than 5 % of a core for a minute waits without end; it may look for what it waits for
+    from time to time. The clock is that of this loop, which may be stopped.
     """
     pause, used, clock, idle = 0.25, 0.0, 0.0, 0.0
     while not has_ended(pause):
         now = sum(processes_of(session).values()) / os.sysconf("SC_CLK_TCK")
-        clock, idle = clock + pause, 0.0 if now >= used + 0.02 else idle + pause
-        used = now if idle == 0 else used
+        clock, idle = clock + pause, idle + pause
+        if now >= used + 0.05 * idle:
+            used, idle = now, 0.0
         if used > seconds or idle > IDLE_SECONDS or clock > TIMES_OF_A_CLOCK * seconds:
             return False
         pause = min(2 * pause, 4)

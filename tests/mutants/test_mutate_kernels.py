@@ -1,6 +1,7 @@
 """mutate_kernels.py tells caught mutants from survivors, on tiny sources."""
 
 import json
+import os
 import re
 import shlex
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import mutate_kernels
 import pytest
 import source_mutants
-from mutation_areas import Area, Check, Part, Recipe
+from mutation_areas import Area, Check, Part, Recipe, ends
 from source_mutants import ROOT
 
 PYTHON_SOURCE = """\
@@ -80,6 +81,22 @@ def test_a_mutant_without_end_is_a_timeout(tmp_path, capsys, monkeypatch):
         waits = f"import tiny, time\nif tiny.first(5) != 2: {endless}"
         status, output, _ = run(tmp_path, capsys, "--only", "- -> +", test=waits)
         assert (status, cells(output)) == (0, [1, 0, 1, 0, 0])
+
+
+@pytest.mark.parametrize(("share", "waits"), [(0.02, True), (0.1, False)])
+def test_a_session_that_hardly_uses_the_processor_waits(monkeypatch, share, waits):
+    """The session ends after five minutes. Until then, it uses this share of a core."""
+    clock = 0.0
+
+    def has_ended(pause):
+        nonlocal clock
+        clock += pause
+        return clock > 300
+
+    ticks = os.sysconf("SC_CLK_TCK")
+    monkeypatch.setattr("mutation_areas.processes_of", lambda _: {1: int(share * clock * ticks)})
+    assert ends(has_ended, 1, 1000.0) == (not waits)
+    assert clock < 80 if waits else clock > 300
 
 
 def test_sources_that_do_not_pass_are_an_error(tmp_path, capsys):
