@@ -1323,7 +1323,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "rotary_check.cpp | statement removed | pairs = static_cast<LongLong>(shape_.rotary_dim / 2); {shape_.entry_per_lane = false};": "a new shape has this value",
         "strided.cpp | number + 1 | if (distance % dims[{0}].stride < 0) --quotient;": "if the remainder is 0, only the quotient itself can be right, because the strides are nested",
         "strided.cpp | number + 1 | MergedDim both[{2} * kMaxDims];": "a longer array",
-        "strided.cpp | comparison | for (int k = 0; k{ < }n; ++k) widest[k] = {std::max(both[k].size_a, both[k].size_b), both[k].stride};": "fills an element that is not used; only two views without a common stride need the whole array",
+        "strided.cpp | comparison | for (int k = 0; k {<} n; ++k) widest[k] = {std::max(both[k].size_a, both[k].size_b), both[k].stride};": "fills an element that is not used; only two views without a common stride need the whole array",
         "strided.cpp | name | if (a.size[k] != b.size[k]) return {false};": "the callers have compared the shapes",
         "tensor_rules.h | arithmetic | stride[1] = used_stride(t, is_batched {+} 0);": "x - 0 is x + 0",
         "tensor_rules.h | number + 1 | const npu_rope_tensor* out[{2}];": "a longer array",
