@@ -18,8 +18,10 @@ from ascend_sim import elf, folders
 from npu_rope import native, simulated_package
 from npu_rope.testing import ggml
 
+WITHOUT_TORCH = "import sys; sys.modules['torch'] = None"  # loading it takes longer than a test
 # A call of rope on the back end of the variable NPU_ROPE_BACKEND. Prints the error.
-CALL = """
+CALL = f"""
+{WITHOUT_TORCH}
 import numpy as np
 from npu_rope import RopeParams, rope
 try:
@@ -30,7 +32,8 @@ except (RuntimeError, ValueError) as error:
 # A launch on several cores, which creates a thread for the second order of them. glibc gives the thread a
 # stack of the default size, which is too large for the first launch. Prints the first error, and whether the
 # results are as before it and right after the second launch.
-THREADS = """
+THREADS = f"""
+{WITHOUT_TORCH}
 import ctypes as C
 import numpy as np
 from npu_rope import rms_norm

@@ -1293,6 +1293,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "rms_norm_row.h | number + 1 | RowFactors factors_of(const char* x, int64_t rows = {1}, int64_t row_bytes = 0) const {": "the same row twice has the same mean square; a sum that overflows is computed again with a power of two",
     },
     "rules": {
+        "qkv_norm_rope_cache_check.cpp | comparison | for (int axis = 0; axis {<} axes; ++axis)": "reads plane 0 twice or, with four axes, an index beyond the array, which the sanitized Python tests detect",
         "qkv_norm_rope_cache_check.h | number + 1 | QkvSide side[{3}];": "a longer array",
         "qkv_norm_rope_cache_check.h | logic | return rope.S == 0 {||} (side[0].N * side[0].D == 0 && side[1].N * side[1].D == 0 && side[2].N * side[2].D == 0);": "on the CPU a call without elements computes nothing; tests of the simulated kernels detect its launch",
         "qkv_norm_rope_cache_check.h | number + 1 | return rope.S == 0 || (side[0].N * side[0].D == 0 && side[1].N * side[1].D == {0} && side[2].N * side[2].D == 0);": "on the CPU a call without elements computes nothing; tests of the simulated kernels detect its launch",
