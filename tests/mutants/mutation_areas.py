@@ -692,7 +692,7 @@ RULES_TESTS = (
     # Rules that only the NPU's paths reach.
     *(
         c_test(name, f"test_{name}", "tests/tiling")
-        for name in ("norm_dims", "rope_tiling", "rms_norm_tiling")
+        for name in ("norm_dims", "strided", "rope_tiling", "rms_norm_tiling")
     ),
     *pytests_of(
         "tests/rope/test_rope_errors.py",

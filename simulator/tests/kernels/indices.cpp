@@ -69,6 +69,11 @@ KERNEL(function_with_memory_above_the_buffers) {
     Sigmoid(ub.at<float>(0, 64), ub.at<float>(256, 64), 64);  // keeps SIM-WORK-01
 }
 
+KERNEL(function_with_little_memory_above_the_buffers) {
+    Ub ub(196608 - 256 - 32);
+    Sin(ub.at<float>(0, 64), ub.at<float>(256, 64), 64);  // breaks SIM-WORK-01: Sin: the memory above the TPipe's buffers must have at least 768 bytes but has 32.
+}
+
 KERNEL(function_whose_buffers_fill_ub) {
     Ub ub(196608 - 256);
     Sigmoid(ub.at<float>(0, 64), ub.at<float>(256, 64), 64);  // breaks SIM-WORK-01: Sigmoid: its temporary memory is above the TPipe's buffers, but they fill UB.
