@@ -22,6 +22,7 @@ def inputs_and_outputs():
     yield "transposed", memory[:9].reshape(3, 3), memory[:9].reshape(3, 3).T
     yield "repeated", np.broadcast_to(memory[:4], (3, 4)), memory[:12].reshape(3, 4)
     yield "reversed", memory[3:7], memory[:4]
+    yield "repeated with gaps", np.broadcast_to(memory[1:8:2], (3, 4)), memory[:12].reshape(3, 4)
 
 
 CASES = {name: (x, out) for name, x, out in inputs_and_outputs()}
