@@ -26,7 +26,8 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 from npu_rope.cli import main
 main()
 """
-# npu-rope with the rest of the command line. Loading torch, which these commands do not need, takes longer than they.
+# npu-rope with the rest of the command line. Loading torch takes longer than these commands, which do not
+# need it.
 WITHOUT_TORCH = """
 import sys
 sys.modules["torch"] = None
