@@ -1232,6 +1232,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "vec.h | comparison | Int64Vec small = ((DoubleVec)((Int64Vec)t & INT64_MAX)) {<} (DoubleVec{} + 0x1p52);": "2^52 is an integer, and both ways return it",
     },
     "angles": {
+        "rms_norm_row.h | number + 1 | round_to(kernels, stash_dtype, &epsilon, {1});": "a number beside epsilon, which the sanitized C tests detect",
         "rope_angle.cpp | comparison | for (int i = 0; i {<} constants->pairs; ++i)": "an element beyond the vectors, which the sanitized C tests detect",
         "rope_table.h | name | bool is_ordered_ = {false}; // the ordered tables are those of position_": "the first position sets it",
         "rope_table.h | comparison | for (int k = 1; k {<} kRopeAxes; ++k)": "it writes behind an array: the sanitized C test capi_rope detects it",

@@ -79,6 +79,13 @@ def test_im2col_checks_its_arguments(opapi):
     }
     if opapi.is_310p:
         assert_beyond_document(opapi, "Im2col", given, UNLISTED_CHIP)
+    # The elements of a window of all channels are 2**64, which is 0 in 64 bits.
+    wide = {
+        "self": np.zeros((1, 16, 1, 1), np.float32),
+        "kernel_size": [1 << 30] * 2,
+        "padding": [1 << 29] * 2,
+    }
+    wide["out"] = np.zeros((1, 0, 4), np.float32)
     for change, message in (
         ({"kernel_size": [2]}, "kernelSize must have 2 elements but got 1"),
         ({"stride": [0, 1]}, "stride must be at least 1 but got 0"),
@@ -92,6 +99,7 @@ def test_im2col_checks_its_arguments(opapi):
         ({"self": x[0, ..., :0], "out": out[0]}, "self must have no empty dimension except the batch"),
         ({"padding": [1, 1]}, r"out must have the shape \[1,8,25\]"),
         ({"self": x[0, 0]}, "self must have 3 to 4 dimensions"),
+        (wide, r"out must have the shape \[1,9223372036854775807,4\]"),
     ):
         assert_refused(opapi, "Im2col", given | change, message)
     check_types(
