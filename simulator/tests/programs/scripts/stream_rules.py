@@ -1621,6 +1621,11 @@ def check_kernels_may_use_all_cores():
     cubes.value = 7
     assert CANN.aclrtGetDeviceResLimit(0, 0, C.byref(cubes)) == 507033  # the device is not set
     assert cubes.value == 7
+    context = C.c_void_p()
+    assert CANN.aclrtCreateContext(C.byref(context), 0) == OK
+    assert CANN.aclrtGetDeviceResLimit(0, 0, C.byref(cubes)) == OK
+    assert cubes.value == 24
+    assert CANN.aclrtDestroyContext(context) == OK
 
 
 def check_the_deterministic_level_of_a_tiling():
