@@ -129,6 +129,29 @@ def test_a_seed_gives_one_order_and_every_order_reports_the_race(tmp_path):
     assert values == {6, 7}  # the last fill of either stream
 
 
+PINNED_BETWEEN_FILLS = """
+import ctypes as C, sys
+cann = C.CDLL(sys.argv[1])
+cann.aclrtSetDevice(0)
+one, two, at = C.c_void_p(), C.c_void_p(), C.c_void_p()
+cann.aclrtCreateStream(C.byref(one)); cann.aclrtCreateStream(C.byref(two))
+cann.aclrtMalloc(C.byref(at), C.c_size_t(64), 0)
+cann.aclrtMemsetAsync(at, C.c_size_t(64), 1, C.c_size_t(64), one)
+for _ in range(4):
+    pinned = C.c_void_p()
+    assert cann.aclrtMallocHost(C.byref(pinned), C.c_size_t(64)) == cann.aclrtFreeHost(pinned) == 0
+cann.aclrtMemsetAsync(at, C.c_size_t(64), 2, C.c_size_t(64), two)
+cann.aclrtSynchronizeDevice()
+"""
+
+
+def test_freed_memory_of_the_host_hides_no_race_of_the_device_s(tmp_path):
+    environment = {**os.environ, "ASCEND_SIM_SEED": "0", "ASCEND_SIM_REPORT_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", PINNED_BETWEEN_FILLS, str(folders.library("ascend_sim_cann"))]
+    subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert session.read_reports(tmp_path, "Ascend910B2").race_count == 1
+
+
 RACE_OF_A_GRAPH = """
 import ctypes as C, sys
 cann = C.CDLL(sys.argv[1])
