@@ -237,6 +237,7 @@ long fail_each_allocation(const Kind& kind) {
         const std::string place =
             kind.name + (", allocation " + std::to_string(n)) + (fails_later ? " and later ones" : "");
         check(error != "wrong results", place + ": wrong results");
+        check(fails_later || !ends_with(error, " "), place + ": an error without a text: " + error);
         kernel_fails |= ends_with(error, kKernelFailed + "std::bad_alloc");
         if (allocations.count < n) {
             check(error.empty(), place + ": without a failure: " + error);

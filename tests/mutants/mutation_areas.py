@@ -966,6 +966,12 @@ RUNTIME_TESTS = (
         ("tests/test_simulator_stream_threads", "libascend_sim_cann.so"),
     ),
     Check(
+        "C/no_memory_runtime",
+        ("{build}/tests/test_simulator_no_memory_runtime",),
+        ("test_simulator_no_memory_runtime",),
+        ("tests/test_simulator_no_memory_runtime", "libascend_sim_cann.so"),
+    ),
+    Check(
         "C/streams immediately",
         ("env", "ASCEND_SIM_STREAMS=immediate", "{build}/tests/test_simulator_stream_threads"),
         ("test_simulator_stream_threads",),
