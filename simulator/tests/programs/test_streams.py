@@ -94,13 +94,15 @@ def test_an_unknown_kind_of_streams_ends_the_process():
     assert "ASCEND_SIM_STREAMS must be asynchronous or immediate but got eager." in done.stderr
 
 
-FILLS_OF_TWO_STREAMS = """
+TWO_STREAMS = """
 import ctypes as C, sys
 cann = C.CDLL(sys.argv[1])
 cann.aclrtSetDevice(0)
 one, two, at = C.c_void_p(), C.c_void_p(), C.c_void_p()
 cann.aclrtCreateStream(C.byref(one)); cann.aclrtCreateStream(C.byref(two))
 cann.aclrtMalloc(C.byref(at), C.c_size_t(64), 0)
+"""
+FILLS_OF_TWO_STREAMS = f"""{TWO_STREAMS}
 for value in range(8):
     cann.aclrtMemsetAsync(at, C.c_size_t(64), value, C.c_size_t(64), one if value % 2 else two)
 cann.aclrtSynchronizeDevice()
@@ -129,13 +131,7 @@ def test_a_seed_gives_one_order_and_every_order_reports_the_race(tmp_path):
     assert values == {6, 7}  # the last fill of either stream
 
 
-PINNED_BETWEEN_FILLS = """
-import ctypes as C, sys
-cann = C.CDLL(sys.argv[1])
-cann.aclrtSetDevice(0)
-one, two, at = C.c_void_p(), C.c_void_p(), C.c_void_p()
-cann.aclrtCreateStream(C.byref(one)); cann.aclrtCreateStream(C.byref(two))
-cann.aclrtMalloc(C.byref(at), C.c_size_t(64), 0)
+PINNED_BETWEEN_FILLS = f"""{TWO_STREAMS}
 cann.aclrtMemsetAsync(at, C.c_size_t(64), 1, C.c_size_t(64), one)
 for _ in range(4):
     pinned = C.c_void_p()
