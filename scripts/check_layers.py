@@ -54,7 +54,7 @@ LARGEST_TOLERANCE = 1e-2
 USERS_OF_ASCEND_SIM = (PACKAGE, "benchmarks", "examples", "scripts")
 C_FRAGMENTS = (".inc", ".inl", ".ipp", ".tpp")  # to include in other files
 C_FOLDERS = ("include", "op_kernel", "op_host", "simulator", "csrc", "integrations")
-C_INCLUDE = r'^[ \t]*#[ \t]*(?:include|include_next|import)\b[ \t]*([<"]?)([^>"\s]+)'
+C_INCLUDE = r'^[^\S\n]*#[^\S\n]*(?:include|include_next|import)\b[^\S\n]*([<"]?)([^>"\s]+)'
 BUILD_FOLDERS = {"build", ".venv"}
 C_SUFFIXES = (".c", ".h", ".cc", ".hh", ".cpp", ".hpp", ".cxx", ".hxx", ".cuh", *C_FRAGMENTS)
 
@@ -409,10 +409,11 @@ def check_class_names(files: Iterable[tuple[str, str]]) -> Iterator[Violation]:
 def texts_below(root: Path) -> dict[str, str]:
     """Return the texts of the files to check, by their paths relative to the root."""
     texts = {}
-    for folder in sorted({*CODE_FOLDERS, *PACKAGES, "docs"}):
+    for folder in sorted((*CODE_FOLDERS, "docs")):
         for path in sorted((root / folder).rglob("*")):
             file = path.relative_to(root).as_posix()
-            if path.suffix in CODE_SUFFIXES and not BUILD_FOLDERS & set(file.split("/")):
+            is_built = BUILD_FOLDERS & set(file.split("/")) and not file.startswith(PACKAGES)
+            if path.suffix in CODE_SUFFIXES and not is_built:
                 texts[file] = path.read_text()
     return texts
 
@@ -426,8 +427,8 @@ def below(
 
 def operators_of(texts: dict[str, str]) -> frozenset[str]:
     """Return the operators' stems: files of csrc/capi, except those for all operators, and kernels."""
-    stems = {match[1] for file in texts if (match := re.fullmatch(r"csrc/capi/(.+)\.cpp", file))}
-    kernels = {match[1] for file in texts if (match := re.fullmatch(r"op_kernel/npu_(.+)\.cpp", file))}
+    stems = {match[1] for file in texts if (match := re.fullmatch(r"csrc/capi/([^/]+)\.cpp", file))}
+    kernels = {match[1] for file in texts if (match := re.fullmatch(r"op_kernel/npu_([^/]+)\.cpp", file))}
     return frozenset(stems - {"common", "check", "python"} | kernels)
 
 
@@ -436,8 +437,9 @@ def check(texts: dict[str, str]) -> list[Violation]:
     found: list[Violation] = []
     operators = operators_of(texts)
     c_files = dict(below(texts, C_FOLDERS, C_SUFFIXES))
+    names = frozenset(c_files)
     for file, text in c_files.items():
-        found += check_c_file(file, text, operators, frozenset(c_files))
+        found += check_c_file(file, text, operators, names)
     public = public_names(texts)
     for file, text in below(texts, PACKAGES, ".py"):
         found += check_python_file(file, text)
