@@ -13,15 +13,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import without_torch
 from ascend_sim import elf, folders
 
 from npu_rope import native, simulated_package
 from npu_rope.testing import ggml
 
-WITHOUT_TORCH = "import sys; sys.modules['torch'] = None"  # loading it takes longer than a test
 # A call of rope on the back end of the variable NPU_ROPE_BACKEND. Prints the error.
 CALL = f"""
-{WITHOUT_TORCH}
+{without_torch.LINE}
 import numpy as np
 from npu_rope import RopeParams, rope
 try:
@@ -33,7 +33,7 @@ except (RuntimeError, ValueError) as error:
 # stack of the default size, which is too large for the first launch. Prints the first error, and whether the
 # results are as before it and right after the second launch.
 THREADS = f"""
-{WITHOUT_TORCH}
+{without_torch.LINE}
 import ctypes as C
 import numpy as np
 from npu_rope import rms_norm

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import without_torch
 from full_disk import run_with_pages
 
 pytest.importorskip("typer")
@@ -23,14 +24,6 @@ import resource, signal, sys
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 limit = int(sys.argv.pop(1))
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-from npu_rope.cli import main
-main()
-"""
-# npu-rope with the rest of the command line. Loading torch takes longer than these commands, which do not
-# need it.
-WITHOUT_TORCH = """
-import sys
-sys.modules["torch"] = None
 from npu_rope.cli import main
 main()
 """
@@ -103,7 +96,8 @@ def test_an_output_keeps_its_earlier_file(limited, bench_run, tmp_path, name):
 @pytest.mark.parametrize("pages", [0, 1])
 @pytest.mark.parametrize("name", COMMANDS)
 def test_an_output_on_a_full_disk_keeps_its_earlier_file(bench_run, tmp_path, name, pages):
-    command = [sys.executable, "-c", WITHOUT_TORCH, *(word.format(run=bench_run) for word in COMMANDS[name])]
+    words = [word.format(run=bench_run) for word in COMMANDS[name]]
+    command = [sys.executable, *without_torch.module("npu_rope.cli"), *words]
     for file in ("old", "new"):
         done = run_with_pages(tmp_path, pages, [*command, "--output", tmp_path / file], {"old": "earlier"})
         if pages and done.returncode == 0:  # the output is no longer than a page

@@ -15,8 +15,8 @@ from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import changed_kernel as changed
-import ggml_workers
 import pytest
+import without_torch
 from typer.testing import CliRunner
 
 import npu_rope
@@ -543,7 +543,7 @@ FOUR_CASES = ["--suite", "ggml", "--filter", r"^ROPE(_BACK)?\(type=f32,ne_a=\[80
 @pytest.fixture
 def stand_ins(monkeypatch):
     """Give ggml a device that refuses ROPE_BACK (CANN0) and one with wrong results (SHIFT0)."""
-    monkeypatch.setattr(command.GgmlProcess, "worker", ggml_workers.STAND_INS)
+    monkeypatch.setattr(command.GgmlProcess, "worker", without_torch.STAND_INS)
 
 
 @pytest.mark.peer

@@ -7,8 +7,8 @@ import re
 import shlex
 from xml.etree import ElementTree
 
-import ggml_workers
 import pytest
+import without_torch
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -43,7 +43,7 @@ def invoke(*arguments):
 @pytest.fixture
 def stand_ins(monkeypatch):
     """Give ggml the devices of stand_in_devices.py."""
-    monkeypatch.setattr(command.GgmlProcess, "worker", ggml_workers.STAND_INS)
+    monkeypatch.setattr(command.GgmlProcess, "worker", without_torch.STAND_INS)
 
 
 def printed_command(output):

@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import ggml_workers
 import pytest
+import without_torch
 from ascend_sim import folders
 
 from npu_rope import native
@@ -45,7 +45,7 @@ def run_script(name, adapter, soc):
         ggml.find_library_dir()
     except ggml.GgmlUnavailable as error:
         pytest.skip(str(error))
-    command = [sys.executable, *ggml_workers.script(SCRIPTS / name), *map(str, adapter)]
+    command = [sys.executable, *without_torch.script(SCRIPTS / name), *map(str, adapter)]
     package = adapter[2].parents[2]
     paths = {"ASCEND_CUSTOM_OPP_PATH": str(package), "ASCEND_OPP_PATH": str(package.parent)}
     environment = {**os.environ, "PYTHONPATH": str(SCRIPTS), "ASCEND_SIM_SOC": soc, **paths}

@@ -7,9 +7,9 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
-import ggml_workers
 import numpy as np
 import pytest
+import without_torch
 
 import npu_rope
 from npu_rope.params import RopeParams
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.peer
 
 
 class ProcessWithoutTorch(GgmlProcess):
-    worker = ggml_workers.WORKER
+    worker = without_torch.WORKER
 
 
 @pytest.fixture(scope="module")
@@ -328,7 +328,7 @@ def device(ggml):
     started = {}
 
     class WithStandIns(GgmlProcess):
-        worker = ggml_workers.STAND_INS
+        worker = without_torch.STAND_INS
 
     def start(name):
         if name not in started:
