@@ -894,6 +894,13 @@ def instruction_test(name: str, target: str = "") -> Check:
     return Check(f"C/{name}", (f"{{build}}/tests/{target}",), (target,), files)
 
 
+def runtime_test(name: str, target: str, *variables: str) -> Check:
+    """Return a test of the simulated CANN's runtime, with variables of the environment."""
+    program = f"tests/{target}"
+    command = ("env", *variables, f"{{build}}/{program}")
+    return Check(f"C/{name}", command, (target,), (program, "libascend_sim_cann.so"))
+
+
 CORE_TESTS = (
     *map(
         instruction_test,
@@ -959,24 +966,9 @@ RUNTIME_TESTS = (
         marks="",
         **CANN,
     ),
-    Check(
-        "C/streams",
-        ("{build}/tests/test_simulator_stream_threads",),
-        ("test_simulator_stream_threads",),
-        ("tests/test_simulator_stream_threads", "libascend_sim_cann.so"),
-    ),
-    Check(
-        "C/no_memory_runtime",
-        ("{build}/tests/test_simulator_no_memory_runtime",),
-        ("test_simulator_no_memory_runtime",),
-        ("tests/test_simulator_no_memory_runtime", "libascend_sim_cann.so"),
-    ),
-    Check(
-        "C/streams immediately",
-        ("env", "ASCEND_SIM_STREAMS=immediate", "{build}/tests/test_simulator_stream_threads"),
-        ("test_simulator_stream_threads",),
-        ("tests/test_simulator_stream_threads", "libascend_sim_cann.so"),
-    ),
+    runtime_test("streams", "test_simulator_stream_threads"),
+    runtime_test("streams immediately", "test_simulator_stream_threads", "ASCEND_SIM_STREAMS=immediate"),
+    runtime_test("no_memory_runtime", "test_simulator_no_memory_runtime"),
     *(
         pytest_of(
             f"simulator/tests/programs/test_{name}.py",

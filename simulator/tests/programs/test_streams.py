@@ -110,12 +110,18 @@ print(C.string_at(at, 1)[0])
 """
 
 
+def run_reported(source, folder, seed=0):
+    """Run a script with the runtime's library. Return its output and the report."""
+    environment = {**os.environ, "ASCEND_SIM_SEED": str(seed), "ASCEND_SIM_REPORT_DIR": str(folder)}
+    command = [sys.executable, "-c", source, str(folders.library("ascend_sim_cann"))]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout, session.read_reports(folder, "Ascend910B2")
+
+
 def last_fill(seed, folder):
     folder.mkdir()
-    environment = {**os.environ, "ASCEND_SIM_SEED": str(seed), "ASCEND_SIM_REPORT_DIR": str(folder)}
-    command = [sys.executable, "-c", FILLS_OF_TWO_STREAMS, str(folders.library("ascend_sim_cann"))]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return int(done.stdout), session.read_reports(folder, "Ascend910B2")
+    printed, report = run_reported(FILLS_OF_TWO_STREAMS, folder, seed)
+    return int(printed), report
 
 
 def test_a_seed_gives_one_order_and_every_order_reports_the_race(tmp_path):
@@ -142,10 +148,8 @@ cann.aclrtSynchronizeDevice()
 
 
 def test_freed_memory_of_the_host_hides_no_race_of_the_device_s(tmp_path):
-    environment = {**os.environ, "ASCEND_SIM_SEED": "0", "ASCEND_SIM_REPORT_DIR": str(tmp_path)}
-    command = [sys.executable, "-c", PINNED_BETWEEN_FILLS, str(folders.library("ascend_sim_cann"))]
-    subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert session.read_reports(tmp_path, "Ascend910B2").race_count == 1
+    _, report = run_reported(PINNED_BETWEEN_FILLS, tmp_path)
+    assert report.race_count == 1
 
 
 RACE_OF_A_GRAPH = """
