@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -207,18 +208,32 @@ void print_message(std::initializer_list<std::string_view> parts) noexcept {
     const auto is_c1 = [](std::string_view part, size_t at) {  // U+0080 to U+009F: the byte 0xC2 and a second one
         return at + 1 < part.size() && part[at] == '\xC2' && static_cast<unsigned char>(part[at + 1]) < 0xA0;
     };
+    // A line is one write, since the processes of a run share standard error, which has no buffer.
+    char line[PIPE_BUF];
+    size_t length = 0;
+    const auto append = [&](std::string_view text) {
+        if (length + text.size() > sizeof(line)) {
+            std::fwrite(line, 1, length, stderr);
+            length = 0;
+        }
+        text.copy(line + length, text.size());
+        length += text.size();
+    };
     flockfile(stderr);
-    std::fputs("simulated CANN: ", stderr);
+    append("simulated CANN: ");
     for (const std::string_view part : parts)
         for (size_t i = 0; i < part.size(); ++i) {
             const auto byte = static_cast<unsigned char>(part[i]);
             const bool is_control = (byte < 0x20 && byte != '\n') || byte == 0x7F;
-            if (is_control || is_c1(part, i) || (i > 0 && is_c1(part, i - 1)))
-                std::fprintf(stderr, "\\x%02x", byte);
-            else
-                std::fputc(byte, stderr);
+            if (is_control || is_c1(part, i) || (i > 0 && is_c1(part, i - 1))) {
+                constexpr char kDigits[] = "0123456789abcdef";
+                const char escaped[] = {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+                append({escaped, sizeof(escaped)});
+            } else
+                append(part.substr(i, 1));
         }
-    std::fputc('\n', stderr);
+    append("\n");
+    std::fwrite(line, 1, length, stderr);
     funlockfile(stderr);
 }
 

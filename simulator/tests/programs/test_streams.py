@@ -2,6 +2,8 @@
 
 import json
 import os
+import select
+import socket
 import subprocess
 import sys
 
@@ -85,13 +87,20 @@ def test_events_of_immediate_streams_wait_for_no_work():
     assert results(RULES[1], check, ASCEND_SIM_STREAMS="immediate") == {check: "ok"}
 
 
-def test_an_unknown_kind_of_streams_ends_the_process():
+@pytest.mark.parametrize("count", [5, 3900, 4096, 5000], ids="{} characters".format)
+def test_an_unknown_kind_of_streams_ends_the_process_with_one_line(count):
+    """A packet is one write. Up to PIPE_BUF bytes, the writes of several processes do not mix."""
     source = "import ctypes as C, sys; C.CDLL(sys.argv[1]).aclrtResetDevice(0)"
-    environment = {**os.environ, "ASCEND_SIM_STREAMS": "eager"}
+    value = ("eager" * 1000)[:count]
+    environment = {**os.environ, "ASCEND_SIM_STREAMS": value}
     command = [sys.executable, "-c", source, str(folders.library("ascend_sim_cann"))]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "ASCEND_SIM_STREAMS must be asynchronous or immediate but got eager." in done.stderr
+    received, errors = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with received, subprocess.Popen(command, env=environment, stderr=errors) as process:
+        errors.close()
+        packets = list(iter(lambda: received.recv(8192).decode(), ""))
+    assert process.returncode == 2
+    message = f"simulated CANN: ASCEND_SIM_STREAMS must be asynchronous or immediate but got {value}.\n"
+    assert message in (packets if len(message) <= select.PIPE_BUF else "".join(packets))
 
 
 TWO_STREAMS = """
