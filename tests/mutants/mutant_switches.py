@@ -68,7 +68,7 @@ FIXED = re.compile(
 DECLARATION = re.compile(
     r"(?!(?:return|throw|delete|co_return|new|else)\b)"
     r"(?:(?:const|static|volatile|unsigned|signed|thread_local|mutable)\s+)*"
-    r"[\w:]+(?:<[^;]*?>)?(?:::\w+)?(?:\s*const)?(?:\s+[&*]*|[&*]+\s*)(?:\[[^\]]*\]|\w+)(?:\[[^\]]*\])*\s*(?:=|\(|\{|;|,)"
+    r"[\w:]+(?:<[^;]*?>)?(?:::\w+)?(?:\s*const)?(?:\s+[&*]*|[&*]+\s*)(?:const\s+)?(?:\[[^\]]*\]|\w+)(?:\[[^\]]*\])*\s*(?:=|\(|\{|;|,)"
 )
 ASSIGNED = re.compile(r"(?<![=!<>+\-*/%&|^])=(?!=)")
 LAMBDA = re.compile(r"(?<![\w\])])\[[^\]\[]*\]\s*[({]")
@@ -326,8 +326,8 @@ class SwitchedSources:
     def leave_out(self, errors: str, directory: Path) -> bool:
         """Leave out the mutants at the places of a compiler's errors; return whether there are any.
 
-        If an error is at a place without mutants, a constant's value may be the cause: the file's values are
-        left out, then all its mutants.
+        If an error is at a place without mutants, a constant's value may be the cause: the values in the file
+        of the error are left out, then all its mutants, then those of the files that the messages name.
 
         Args:
             directory: where the compiler ran.
@@ -347,7 +347,8 @@ class SwitchedSources:
             for m, region in self._regions[file].items()
             if line in lines_of(self._texts[file], region)
         }
-        for file in {file for file, *_ in found} if not refused else ():
+        with_errors = {file for file, _, is_error in found if is_error and self._regions[file]}
+        for file in (with_errors or {file for file, *_ in found}) if not refused else ():
             regions = self._regions[file]
             refused |= {m for m, region in regions.items() if region.form == "value"} or regions.keys()
         for m in refused:

@@ -59,7 +59,8 @@ int run(std::vector<int> v, int limit) {  // { a + b; }
     const char* text = limit > 2 ? "a;{" : ")";
     std::sort(v.begin(), v.end(), [](int a, int b) { return a > b; });
     const int most = std::max(total, count);
-    Pair pair(most + 1);
+    const int* const end = v.data() + limit / 3;
+    Pair pair(most + 1 + *end);
     std::printf("%d %d %d %d %s %d %d\\n", total, count, most, v[0], text, pair.sum(), __LINE__);
     const bool is_small = limit < 3;
     do {
@@ -168,3 +169,17 @@ def test_the_lines_keep_their_numbers(program):
         lines = mutant_switches.lines_of(PROGRAM, region)
         assert lines[0] == before.count("\n") + 1
         assert len(lines) == PROGRAM[region.begin : region.end].count("\n") + 1
+
+
+def test_an_error_at_a_place_without_mutants_costs_those_of_its_file_only(tmp_path):
+    here, there = tmp_path / "here.h", tmp_path / "there.h"
+    here.write_text("int a(int x) { return x + 1; }\nint b();\n")
+    there.write_text("int c(int x) { return x - 1; }\n")
+    mutants = [m for path in (here, there) for m in mutants_of(path, tmp_path)]
+    sources = mutant_switches.SwitchedSources(tmp_path, {m: n for n, m in enumerate(mutants, 1)})
+    errors = f"{there}:1:5: note: in a call\n{here}:2:5: error: no constant\n"
+    assert sources.leave_out(errors, tmp_path)
+    assert {m.file for m in sources.mutants()} == {"there.h"}
+    assert sources.leave_out(errors, tmp_path)
+    assert sources.mutants() == []
+    assert not sources.leave_out(errors, tmp_path)
