@@ -13,7 +13,7 @@ import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, cast, get_args
 
 from ascend_sim.elf import check_whole, load_fault
 
@@ -364,35 +364,22 @@ class Native:
         self._raise_on(self._force_isa(None if name is None else name.encode()))
 
 
+@cache
 def load() -> Native:
-    """Return the library, which is loaded once.
+    """Return the library. Once it is loaded, further calls return the same object.
 
     Raises:
         BackendUnavailable: the library is missing or does not load; the message has the cause.
     """
-    return available(_load())
-
-
-Loaded = TypeVar("Loaded")
-
-
-def available(loaded: Loaded | BackendUnavailable) -> Loaded:
-    """Return the loaded object, or raise the error of the load."""
-    if isinstance(loaded, BackendUnavailable):
-        raise loaded.with_traceback(None)
-    return loaded
-
-
-@cache
-def _load() -> Native | BackendUnavailable:
     path = find_library("npu_rope")
     if path is None:
         folders = ", ".join(str(p) for p in library_folders())
-        return BackendUnavailable("cpu", f"its library libnpu_rope was not found in {folders}", INSTALL)
+        raise BackendUnavailable("cpu", f"its library libnpu_rope was not found in {folders}", INSTALL)
     try:
         return Native(path)
     except (OSError, AttributeError) as cause:  # AttributeError: it lacks a function
-        return BackendUnavailable("cpu", f"its library does not load: {load_fault(path, cause)}", INSTALL)
+        fault = f"its library does not load: {load_fault(path, cause)}"
+        raise BackendUnavailable("cpu", fault, INSTALL) from None
 
 
 # ---- arrays -------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from ascend_sim import Unavailable
 from ascend_sim.package import Package
 
 from npu_rope.errors import BackendUnavailable
-from npu_rope.native import INSTALL, available, library_folders
+from npu_rope.native import INSTALL, library_folders
 
 FOLDER = "simulated_package"
 # Environment variables that had other names before ascend_sim was a package of its own.
@@ -32,25 +32,22 @@ def find() -> Path | None:
     return next((folder / FOLDER for folder in library_folders() if (folder / FOLDER).is_dir()), None)
 
 
+@cache
 def load() -> Package:
-    """Return the package, which is loaded once.
+    """Return the package. Once it is loaded, further calls return the same object.
 
     Raises:
         BackendUnavailable: the package or the simulator is missing or does not load; the message has the
             cause.
     """
-    return available(_load())
-
-
-@cache
-def _load() -> Package | BackendUnavailable:
     warn_of_old_variables()
     folder = find()
     if folder is None:
         searched = ", ".join(str(f) for f in library_folders())
         missing = f"its operator package {FOLDER} was not found in {searched}"
-        return BackendUnavailable("sim", missing, INSTALL)
+        raise BackendUnavailable("sim", missing, INSTALL)
     try:
         return Package(folder)
     except Unavailable as error:
-        return BackendUnavailable("sim", f"{error.piece} cannot be used: {error.missing}", error.remedy)
+        cause = f"{error.piece} cannot be used: {error.missing}"
+        raise BackendUnavailable("sim", cause, error.remedy) from None

@@ -29,12 +29,13 @@ from npu_rope import (
 )
 from npu_rope.bench.machine import version_of
 from npu_rope.errors import BackendUnavailable
-from npu_rope.ops.registrar import REINSTALL, npu_binding_error
+from npu_rope.ops.registrar import REINSTALL, npu_binding_error, registration_error
 from npu_rope.testing.ggml import GgmlAborted, GgmlProcess, GgmlUnavailable
 
 BUILD_PACKAGE = "in a checkout: scripts/build_npu.sh && pip install --no-build-isolation ./simulator ."
 INSTALL_AGAIN = "in a checkout: pip install --no-build-isolation --force-reinstall --no-deps ."
 PEERS = ("onnx", "onnxruntime", "transformers")
+SLOWER = "torch calls go through Python and ctypes, each about 10 microseconds slower"
 COMMAND_SECONDS = 10  # time limit of a tool's --version
 
 
@@ -207,14 +208,17 @@ def _torch() -> list[Finding]:
     findings = [Finding("torch", "torch", True, f"{torch.__version__}, {torch.get_num_threads()} threads")]
     path = backends.torch_registration()
     if path:
-        return [*findings, Finding("torch", "C++ registration", True, path)]
+        error = registration_error(path)
+        remedy = REINSTALL if error else ""
+        detail = f"it does not load: {error}; {SLOWER}" if error else path
+        return [*findings, Finding("torch", "C++ registration", not error, detail, remedy)]
     return [
         *findings,
         Finding(
             "torch",
             "C++ registration",
             False,
-            "not built: torch calls go through Python and ctypes, each about 10 microseconds slower",
+            f"not built: {SLOWER}",
             "If the compiler has no C++20, which torch's headers need, name a newer one with CXX. If torch"
             " was absent at build time (it is in pip's isolated builds), install it. Then, in a checkout:"
             " pip install --no-build-isolation ./simulator .",

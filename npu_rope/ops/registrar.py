@@ -98,7 +98,7 @@ def register(*operators: TorchOperator) -> None:
     if torch is None:
         return
     path = backends.torch_registration()
-    by_ctypes = path is None or not _load_registration(path)
+    by_ctypes = path is None or bool(registration_error(path))
     needs_placeholders = not _try_binding()
     for operator in operators:
         name = operator.name
@@ -162,9 +162,9 @@ def _autograd(operator: TorchOperator, overload: Any) -> Callable[..., Any]:
 
 
 @cache
-def _load_registration(path: str) -> bool:
-    """Load the C++ kernels for CPU tensors. Return False, with a warning, if the library does not load. Calls
-    then go through ctypes, with the same results."""
+def registration_error(path: str) -> str:
+    """Load the C++ kernels for CPU tensors. Return "", or why they do not load, with a warning. Without them,
+    calls go through ctypes, with the same results."""
     try:
         for library in Path(path).parent.glob("libnpu_rope*.so"):  # it is linked with libnpu_rope
             check_whole(library)
@@ -174,8 +174,8 @@ def _load_registration(path: str) -> bool:
         text = f"[npu_rope] {path} must load but got {fault}. Calls on tensors are slower."
         text += f" {REINSTALL}"
         warnings.warn(text, RuntimeWarning, stacklevel=2)
-        return False
-    return True
+        return fault
+    return ""
 
 
 # ---- NPU tensors -----------------------------------------------------------------------------------

@@ -125,12 +125,11 @@ def build(
         raise bad_value(f"soc must be one of {', '.join(AICORE)} but got {soc}.")
     if fault := unreadable(Path(source)):
         raise bad_value(f"source {fault}")
-    command, simulator = kernel_command(soc, defines=defines, include=include, flags=flags), load()
+    command = kernel_command(soc, defines=defines, include=include, flags=flags)
     # Do not resolve links: an include is found beside the link, not beside the file that it names.
     source = Path(os.path.abspath(source))
     folder = results_folder(folder)
-    command += ["-iquote", str(source.parent), str(kernel_source(source, folder))]
-    command += [str(simulator.path), f"-Wl,-rpath,{simulator.path.parent}"]
+    command += ["-iquote", str(source.parent), str(kernel_source(source, folder)), *link_options()]
     return compile_once(command, f"{source.stem}-{soc.lower()}", ".so", source, folder)
 
 
@@ -146,6 +145,15 @@ def kernel_command(
     command += [f"-D{name}={value}" for name, value in (defines or {}).items()]
     command += [f"-I{root}" for root in (folders.include(), *include)]
     return [*command, "-include", "tiling_prelude.h"]
+
+
+def link_options() -> list[str]:
+    """Return the options that link a library of kernels with the simulator, also as
+    cmake/AscendSimFunctions.cmake has them. The end of src/pass.cpp has the functions that a kernel calls
+    instead of those of --wrap."""
+    library = load().path
+    wrapped = (f"-Wl,--wrap={function}" for function in ("_exit", "_Exit", "quick_exit"))
+    return [str(library), f"-Wl,-rpath,{library.parent}", *wrapped]
 
 
 def compile_once(

@@ -55,11 +55,15 @@ def check_whole(library: Path) -> None:
 def load_fault(library: Path, error: BaseException) -> str:
     """Return why a library does not load: its machine, or the text of the loader's error.
 
-    The loader calls a library for another machine a missing file.
+    The loader calls a library for another machine a missing file, and does not say why it cannot map a file.
     """
     try:
         with library.open("rb") as stream:
             machine = other_machine(stream.read(_MACHINE.stop))
     except OSError:
         machine = None
-    return f"{library} is for {machine} and this machine is {os.uname().machine}" if machine else str(error)
+    if machine:
+        return f"{library} is for {machine} and this machine is {os.uname().machine}"
+    if "failed to map segment" in str(error):
+        return f"{error} (too little memory, or a file system whose files may not be executed)"
+    return str(error)

@@ -183,26 +183,17 @@ class Library:
         return self._rows("conversions")
 
 
+@cache
 def load() -> Library:
-    """Return the library, which is loaded once.
+    """Return the library. Once it is loaded, further calls return the same object.
 
     Raises:
         Unavailable: the library is missing or does not load; the message has the cause.
     """
-    loaded = _load()
-    if isinstance(loaded, Unavailable):
-        raise loaded.with_traceback(None)
-    return loaded
-
-
-@cache
-def _load() -> Library | Unavailable:
-    try:
-        path = folders.library("ascend_sim")
-    except Unavailable as missing:
-        return missing
+    path = folders.library("ascend_sim")
     try:
         return Library(path)
     except (OSError, AttributeError) as cause:  # AttributeError: it lacks a function
         fault = elf.load_fault(path, cause)
-        return Unavailable("libascend_sim.so", f"it does not load: {fault}", "Install ascend-sim again.")
+        remedy = "Install ascend-sim again."
+        raise Unavailable("libascend_sim.so", f"it does not load: {fault}", remedy) from None

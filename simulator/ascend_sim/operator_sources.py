@@ -25,7 +25,14 @@ from typing import Any
 import numpy as np
 
 from ascend_sim import template_arguments
-from ascend_sim.compiler import CompileFailed, compile_once, compile_soc, kernel_command, results_folder
+from ascend_sim.compiler import (
+    CompileFailed,
+    compile_once,
+    compile_soc,
+    kernel_command,
+    link_options,
+    results_folder,
+)
 from ascend_sim.errors import bad_value
 from ascend_sim.files import digest, replacing, unreadable
 from ascend_sim.kernels import Kernel, KernelBroken, Report
@@ -366,9 +373,7 @@ class OperatorSources:
         if not wrapper.is_file():
             with replacing(wrapper) as stream:
                 stream.write(wrapper_text)
-        simulator = load()
-        command = [*self._command(column), "-iquote", str(source.parent), str(wrapper)]
-        command += [str(simulator.path), f"-Wl,-rpath,{simulator.path.parent}"]
+        command = [*self._command(column), "-iquote", str(source.parent), str(wrapper), *link_options()]
         stem = f"{self._source.stem}-{self.soc}"
         try:
             return compile_once(command, stem, ".so", source, self._folder)

@@ -200,7 +200,8 @@ class Cann:
                 getattr(self.lib, f"aclCreate{kind}").restype = C.c_void_p
         except (OSError, AttributeError) as cause:  # AttributeError: it lacks a function
             remedy = "Install ascend-sim again."
-            raise Unavailable("libascend_sim_cann.so", f"it does not load: {cause}", remedy) from None
+            fault = elf.load_fault(path, cause)
+            raise Unavailable("libascend_sim_cann.so", f"it does not load: {fault}", remedy) from None
 
     def tensor(self, tensor: Tensor) -> C.c_void_p:
         """Create an aclTensor."""
@@ -257,7 +258,8 @@ class Package:
             elf.check_whole(interface)
             self._interface = C.CDLL(str(interface))
         except OSError as cause:
-            raise Unavailable("operator package", f"it does not load: {cause}", remedy) from None
+            fault = elf.load_fault(interface, cause)
+            raise Unavailable("operator package", f"it does not load: {fault}", remedy) from None
         self._operators: dict[str, dict[str, Operator]] = {}
 
     @cached_property

@@ -71,6 +71,8 @@ function(ascend_sim_add_package name)
     target_compile_options(${kernel} PRIVATE ${ASCEND_SIM_KERNEL_OPTIMIZE} ${ASCEND_SIM_KERNEL_FLAGS}
       $<$<CXX_COMPILER_ID:GNU>:--param=early-inlining-insns=0> -Wno-unused-parameter)
     target_link_libraries(${kernel} PRIVATE ascend_sim)
+    # The end of src/pass.cpp has the functions that a kernel calls instead of these.
+    target_link_options(${kernel} PRIVATE "LINKER:--wrap=_exit,--wrap=_Exit,--wrap=quick_exit")
     set_target_properties(${kernel} PROPERTIES OUTPUT_NAME ${soc} PREFIX "" SUFFIX ".so" HAS_INSTRUCTIONS ON
       LIBRARY_OUTPUT_DIRECTORY "${p_FOLDER}/sim_kernels")
     add_dependencies(${kernel} ${name}_op_build_files)

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -92,17 +93,20 @@ std::string kernel_name(const Job& job) {
 
 thread_local const Job* g_running_job = nullptr;  // while its kernel runs on this thread
 
-// exit() destroys the objects of its thread first. If the thread runs a kernel, the kernel called it, and other cores
-// and the caller have not finished: the process must not end as if they had, so it ends here.
+// Other cores and the caller of a kernel that ends the process have not finished. The process must not end as if they
+// had, so it ends here, unless this thread runs no kernel.
+void end_if_kernel_calls(const char* function) {
+    if (!g_running_job) return;
+    const Machine& m = machine();
+    const std::string text = kernel_name(*g_running_job) + " calls " + function + ": the process ends.";
+    const Report report = report_of(Rule::End01, m.current.api, m.current.site, m.core, text.c_str());
+    std::fprintf(stderr, "[sim] %s\n", report.text.c_str());
+    std::_Exit(1);
+}
+
+// exit() destroys the objects of its thread first.
 struct ExitOfKernel {
-    ~ExitOfKernel() {
-        if (!g_running_job) return;
-        const Machine& m = machine();
-        const std::string text = kernel_name(*g_running_job) + " calls exit: the process ends.";
-        const Report report = report_of(Rule::End01, m.current.api, m.current.site, m.core, text.c_str());
-        std::fprintf(stderr, "[sim] %s\n", report.text.c_str());
-        std::_Exit(1);
-    }
+    ~ExitOfKernel() { end_if_kernel_calls("exit"); }
 };
 
 CoreMemory new_memory() {
@@ -415,3 +419,22 @@ void Pass::check_launch(Machine& m) {
 }
 
 }  // namespace ascend_sim
+
+// A library of kernels calls these functions instead of _exit, _Exit and quick_exit, which run no destructors of a
+// thread: it is linked with --wrap.
+extern "C" {
+[[noreturn]] ASCEND_SIM_EXPORT void __wrap__exit(int status) {
+    ascend_sim::end_if_kernel_calls("_exit");
+    ::_exit(status);
+}
+
+[[noreturn]] ASCEND_SIM_EXPORT void __wrap__Exit(int status) {
+    ascend_sim::end_if_kernel_calls("_Exit");
+    ::_exit(status);
+}
+
+[[noreturn]] ASCEND_SIM_EXPORT void __wrap_quick_exit(int status) {
+    ascend_sim::end_if_kernel_calls("quick_exit");
+    std::quick_exit(status);
+}
+}

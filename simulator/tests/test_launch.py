@@ -98,26 +98,33 @@ print("returned")
 """
 
 
-def test_a_kernel_that_calls_exit_does_not_end_the_process_as_if_it_had_succeeded(kernel_folder):
+@pytest.mark.parametrize(
+    ("kernel", "function"),
+    [
+        ("exit_of_the_last_core", "exit"),
+        ("exit_without_handlers_of_the_last_core", "_Exit"),
+        ("exit_of_unix_of_the_last_core", "_exit"),
+        ("quick_exit_of_the_last_core", "quick_exit"),
+    ],
+)
+def test_a_kernel_that_calls_exit_does_not_end_the_process_as_if_it_had_succeeded(
+    kernel, function, kernel_folder
+):
     library = ascend_sim.build(mini_kernels.source("ends"), flags=["-O0"], folder=kernel_folder)
-    command = [sys.executable, "-c", ENDS, str(library), "exit_of_the_last_core"]
+    command = [sys.executable, "-c", ENDS, str(library), kernel]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (1, "launched\n")
     # Both orders of the cores may reach it at the same time.
     (line,) = set(done.stderr.splitlines())
-    text = "kernel:0, core 2, kernel: the kernel exit_of_the_last_core calls exit: the process ends."
+    text = f"kernel:0, core 2, kernel: the kernel {kernel} calls {function}: the process ends."
     assert line == f"[sim] SIM-END-01 {text}"
 
 
-@pytest.mark.parametrize(
-    ("kernel", "status"),
-    [("abort_of_the_last_core", -signal.SIGABRT), ("exit_without_handlers_of_the_last_core", 3)],
-)
-def test_a_kernel_that_ends_the_process_at_once_gives_the_status_of_its_call(kernel, status, kernel_folder):
+def test_a_kernel_that_aborts_ends_the_process_by_its_signal(kernel_folder):
     library = ascend_sim.build(mini_kernels.source("ends"), flags=["-O0"], folder=kernel_folder)
-    command = [sys.executable, "-c", ENDS, str(library), kernel]
+    command = [sys.executable, "-c", ENDS, str(library), "abort_of_the_last_core"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (status, "launched\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGABRT, "launched\n", "")
 
 
 def test_sigterm_ends_a_loop_without_instructions(kernel_folder):

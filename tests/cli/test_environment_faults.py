@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import json
 import os
 import re
 import shutil
@@ -222,6 +223,24 @@ def test_a_truncated_library_does_not_end_the_process(tmp_path: Path, name: str,
     assert output.startswith(f"[{backend}] backend must be available but ")
     cause = f"{library.name} is truncated: it has {size} of at least " if size >= 64 else "file too short"
     assert cause in output
+
+
+@pytest.mark.parametrize("part", [0, 0.3])
+def test_doctor_names_a_truncated_library_of_torch_operators(tmp_path: Path, part: float) -> None:
+    library = native.find_library("npu_rope_torch")
+    assert library is not None
+    for other in library.parent.glob("*.so"):
+        shutil.copy(other, tmp_path)
+    cut = tmp_path / library.name
+    os.truncate(cut, int(part * library.stat().st_size))
+    environment = {**os.environ, "NPU_ROPE_LIB_DIR": str(tmp_path)}
+    command = [sys.executable, "-W", "ignore", "-m", "npu_rope", "doctor", "--json"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    found = {finding["piece"]: finding for finding in json.loads(done.stdout)}["C++ registration"]
+    assert found["present"] is False
+    assert "it does not load: " in found["detail"]
+    assert str(cut) in found["detail"]
+    assert found["remedy"].startswith("Install npu_rope again")
 
 
 @pytest.mark.parametrize("part", [0.001, 0.3, 0.9])

@@ -293,7 +293,7 @@ def test_bad_usage_exits_2_with_one_line_and_writes_nothing(name, tmp_path, monk
 
 
 def test_a_missing_simulator_exits_2_with_its_remedy(monkeypatch):
-    monkeypatch.setattr(simulated_package, "_load", simulated_package._load.__wrapped__)
+    monkeypatch.setattr(simulated_package, "load", simulated_package.load.__wrapped__)
     monkeypatch.setattr(simulated_package, "find", lambda: None)
     done = run(*SMALL)
     assert done.exit_code == 2

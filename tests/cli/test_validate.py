@@ -525,7 +525,7 @@ def test_a_kernel_with_a_wrong_sign_fails_with_its_worst_element(simulate_change
 
 
 def test_a_missing_simulator_exits_2_only_if_it_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(simulated_package, "_load", simulated_package._load.__wrapped__)  # not cached
+    monkeypatch.setattr(simulated_package, "load", simulated_package.load.__wrapped__)  # not cached
     monkeypatch.setattr(simulated_package, "find", lambda: None)
     done = invoke(*DECODE_ON_910B)
     assert done.exit_code == 2

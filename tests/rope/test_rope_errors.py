@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes as C
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from rope_bad_calls import (
 )
 from rope_cases import to_torch
 from together import together
+from without_torch import LINE
 
 from npu_rope import (
     BackendUnavailable,
@@ -220,7 +223,7 @@ def test_unknown_backend_names_the_known_ones(framework):
 def test_the_error_of_an_absent_backend_names_the_missing_piece_and_the_remedy(
     name, piece, framework, monkeypatch
 ):
-    monkeypatch.setattr(simulated_package, "_load", simulated_package._load.__wrapped__)  # not cached
+    monkeypatch.setattr(simulated_package, "load", simulated_package.load.__wrapped__)  # not cached
     monkeypatch.setattr(simulated_package, "find", lambda: None)
     monkeypatch.delenv("ASCEND_CUSTOM_OPP_PATH", raising=False)
     with pytest.raises(BackendUnavailable) as caught:
@@ -229,6 +232,30 @@ def test_the_error_of_an_absent_backend_names_the_missing_piece_and_the_remedy(
     assert piece in caught.value.missing
     assert caught.value.remedy
     assert str(caught.value).startswith(f"[{name}] backend must be available but ")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="RLIMIT_AS limits memory on Linux only")
+def test_the_simulator_loads_when_there_is_memory_again():
+    program = (
+        "import resource\n"
+        "import numpy as np\n"
+        "from npu_rope import BackendUnavailable, RopeParams, rope\n"
+        "x, params = np.ones((1, 2, 1, 8), np.float32), RopeParams(8)\n"
+        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + (2 << 20), resource.RLIM_INFINITY))\n"
+        "try:\n"
+        "    rope(x, np.arange(2), params, backend='sim')\n"
+        "except BackendUnavailable as error:\n"
+        "    print(error)\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))\n"
+        "print(rope(x, np.arange(2), params, backend='sim').shape)\n"
+    )
+    command = (sys.executable, "-c", f"{LINE}\n{program}")
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    message, remedy, shape = done.stdout.splitlines()
+    assert "(too little memory, or a file system whose files may not be executed)." in message
+    assert remedy == "Install ascend-sim again."
+    assert shape == "(1, 2, 1, 8)"
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])

@@ -1,4 +1,6 @@
 // Kernels that end in another way than by a return, and loops that do not end.
+#include <unistd.h>
+
 #include <cstdlib>
 #include <stdexcept>
 
@@ -37,9 +39,16 @@ KERNEL(abort_of_the_last_core) {
     if (GetBlockIdx() == GetBlockNum() - 1) std::abort();
 }
 
-// _Exit is C++'s name of _exit: no handler runs.
 KERNEL(exit_without_handlers_of_the_last_core) {
-    if (GetBlockIdx() == GetBlockNum() - 1) std::_Exit(3);
+    if (GetBlockIdx() == GetBlockNum() - 1) std::_Exit(0);
+}
+
+KERNEL(exit_of_unix_of_the_last_core) {
+    if (GetBlockIdx() == GetBlockNum() - 1) _exit(0);
+}
+
+KERNEL(quick_exit_of_the_last_core) {
+    if (GetBlockIdx() == GetBlockNum() - 1) std::quick_exit(0);
 }
 
 KERNEL(loop_without_instructions) {
