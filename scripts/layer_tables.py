@@ -15,7 +15,7 @@ C_HEADERS = (
 # the exceptions.
 HOSTILE_MODULES = (
     *("_pickle", "cloudpickle", "code", "codeop", "dill", "joblib", "jsonpickle", "marshal", "pickle"),
-    *("pty", "runpy", "shelve"),
+    *("multiprocessing", "pty", "runpy", "shelve"),
 )
 HOSTILE_MODULES_IN = {"npu_rope/testing/child.py": ("pickle",)}
 HOSTILE_CALLS = (
@@ -23,15 +23,21 @@ HOSTILE_CALLS = (
     *("asyncio.create_subprocess_shell", "asyncio.subprocess.create_subprocess_shell"),
     *("subprocess.getoutput", "subprocess.getstatusoutput", "tempfile.mktemp", "torch.load"),
     *("pandas.eval", "pandas.read_pickle", "torch.jit.load", "torch.serialization.load"),
-    *("yaml.load", "yaml.full_load", "yaml.unsafe_load", "__builtins__.eval", "__builtins__.exec"),
+    *("torch.hub.load", "torch.package.PackageImporter", "__builtins__.eval", "__builtins__.exec"),
+    *("yaml.load", "yaml.load_all", "yaml.full_load", "yaml.full_load_all"),
+    *("yaml.unsafe_load", "yaml.unsafe_load_all"),
 )
 # The only values that these arguments may have, and the calls in which one has a place without its name.
 SAFE_ARGUMENTS = {"shell": False, "allow_pickle": False, "weights_only": True, "trust_remote_code": False}
 ARGUMENTS_BY_PLACE = {
     "numpy.lib.format.read_array": (1, "allow_pickle"),
+    "numpy.lib.npyio.load": (2, "allow_pickle"),
     "numpy.load": (2, "allow_pickle"),
     "numpy.save": (2, "allow_pickle"),
-    "subprocess.Popen": (8, "shell"),
+    **dict.fromkeys(
+        (f"subprocess.{name}" for name in ("Popen", "run", "call", "check_call", "check_output")),
+        (8, "shell"),
+    ),
 }
 # The same for C and C++: a shell, predictable temporary files, and writes without a size.
 C_CALLS = (
@@ -48,9 +54,10 @@ C_CALLS = (
         "strcpy",
         "stpcpy",
     ),
-    *("strcat", "wcscpy", "wcscat", "sprintf", "vsprintf"),
+    *("strcat", "wcscpy", "wcscat", "sprintf", "vsprintf", "scanf", "fscanf", "sscanf", "vsscanf"),
+    *("execv", "execve", "execvp", "execvpe", "posix_spawn", "posix_spawnp"),
 )
-HOSTILE_C_CALLS = rf"(?<![\w.>])(?:std::)?({'|'.join(C_CALLS)})\s*\("
+HOSTILE_C_CALLS = rf"(?<![\w.>])(?:std::)?({'|'.join(C_CALLS)})\b"  # also without a call: f = system
 # Clocks that can jump. Durations come from time.monotonic, time.perf_counter or steady_clock.
 JUMPING_CLOCKS = ("time.time", "time.time_ns", "time.CLOCK_REALTIME", "time.clock_gettime")
 C_CLOCKS = (
