@@ -137,7 +137,8 @@ covered() {
 lines() {
   local binary sources
   if is_python "$1"; then
-    "${command[@]}" --lines "$work/corpus" "$SOURCES/corpus/$1" 2>/dev/null | grep lines
+    "${command[@]}" --lines "$work/corpus" "$SOURCES/corpus/$1" 2>/dev/null | grep lines ||
+      echo "lines unknown, because an input of the corpus fails"
     return
   fi
   read -r binary sources <<<"$(covered "$1")"
@@ -158,12 +159,13 @@ print(f"{reached} of {of} lines of {chr(32).join(sys.argv[1:])}, {reached / of:.
 search() {
   local target="$1" status=0 label="$STEP/$STEPS"
   work="$BUILD/work/$target"
-  mkdir -p "$work/corpus" "$BUILD/crashes" "$SOURCES/corpus/$target"
+  rm -rf "$work/files" # of a program in Python, which ends without removing them
+  mkdir -p "$work/corpus" "$work/files" "$BUILD/crashes" "$SOURCES/corpus/$target"
   rm -f "$work"/*.profraw
   local -a limits=(-max_len=512 -len_control=0 -timeout=60 -rss_limit_mb=3000 "-artifact_prefix=$BUILD/crashes/$target-")
   if [ "$seconds" -gt 0 ]; then limits+=("-max_total_time=$seconds"); else limits+=(-runs=0); fi
   is_python "$target" || limits+=(-malloc_limit_mb=1000)
-  LLVM_PROFILE_FILE="$work/%m.profraw" "${command[@]}" "${limits[@]}" -print_final_stats=1 \
+  TMPDIR="$work/files" LLVM_PROFILE_FILE="$work/%m.profraw" "${command[@]}" "${limits[@]}" -print_final_stats=1 \
     "$work/corpus" "$SOURCES/corpus/$target" >"$work/log" 2>&1 </dev/null &
   local pid=$!
   while kill -0 $pid 2>/dev/null; do

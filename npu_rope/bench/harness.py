@@ -142,15 +142,18 @@ class ForeignCpu:
         return max(0.0, busy_seconds - own_seconds) / max(wall_seconds, 1e-3)
 
 
-def wait_for_quiet(budget_seconds: float) -> float:
-    """Sleep until other processes use less than 15 % of a core, or for about the budget. Return
-    approximately how many seconds it took."""
-    start = time.perf_counter()
+def wait_for_quiet(budget_seconds: float, on_wait: Callable[[], None]) -> float:
+    """Sleep until other processes use less than 15 % of a core, or for about the budget. Call ``on_wait``
+    once if they use more. Return approximately how many seconds it took."""
+    start, is_waiting = time.perf_counter(), False
     while (spent := time.perf_counter() - start) < budget_seconds:
         meter = ForeignCpu()
         time.sleep(0.1)
         if (meter.cores() or 0.0) < 0.15:
             break
+        if not is_waiting:
+            is_waiting = True
+            on_wait()
         time.sleep(0.4)
     return spent
 

@@ -103,8 +103,8 @@ def run(options: BenchOptions, on_event: Callable[[dict[str, Any]], None]) -> Re
     """Measure everything that the options select.
 
     Args:
-        on_event: called with ``{"event": "start", "row": name}`` and, per finished row,
-            ``{"event": "row", "figures": [...]}``.
+        on_event: called with ``{"event": "start", "row": name}``, with ``{"event": "wait", "row": name}`` if
+            the row waits for other programs, and per finished row ``{"event": "row", "figures": [...]}``.
     """
     run_facts = facts(options)
     versions = ", ".join(f"{name} {version}" for name, version in run_facts["versions"].items())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from functools import partial
 from typing import Any
 
 from npu_rope import native
@@ -96,7 +97,7 @@ def main() -> None:
         if options.peers != "none" or row.mode in family_rows.EAGER:
             torch._dynamo.reset()  # at its limit of recompilations, torch would run later rows eagerly
         row_contestants = contestants(row, options)
-        quiet_seconds -= wait_for_quiet(quiet_seconds)
+        quiet_seconds -= wait_for_quiet(quiet_seconds, partial(send, event="wait", row=row.name))
         figures, foreign = measure_row(
             row_contestants,
             options.seconds,

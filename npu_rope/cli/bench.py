@@ -29,6 +29,7 @@ from npu_rope.errors import BackendUnavailable
 from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlUnavailable, find_library_dir
 
 MOST_PANELS = 100  # of a plot: a shape with a thread count has one
+WAITING = "waiting for other programs to use less of the processor"
 
 
 class BenchFormat(str, Enum):
@@ -103,7 +104,8 @@ def bench(
     growth: 1 to 1,000,000 tokens, 1 to 256 heads, heads of 16 to 1024,
     beside a copy (half an hour), with a --plot of their own.
     The others need torch and take 10 to 30 minutes. Run them on an otherwise
-    idle machine; a * marks disturbed rows.
+    idle machine; a * marks disturbed rows. While other programs are busy, the
+    command waits up to two minutes for each thread count (--quick: not at all).
 
     Exit status: 0 measured; 1 npu_rope gave a wrong result or failed, or a
     process ended early; 2 bad usage; 130 interrupted by Ctrl+C or
@@ -304,10 +306,18 @@ def _measure(options: BenchOptions) -> Results:
         refresh_per_second=1,  # drawing disturbs the measurement
     ) as progress:
         task = progress.add_task("starting", total=total)
+        has_waited = False
 
         def on_event(event: dict[str, Any]) -> None:
+            nonlocal has_waited
             if event["event"] == "start":
                 progress.update(task, description=event["row"])
+            elif event["event"] == "wait":
+                progress.update(task, description=f"{event['row']}: {WAITING}")
+                if not errors.is_terminal and not has_waited:
+                    text = f"{WAITING}, at most {options.quiet_seconds:.0f} s for each thread count"
+                    errors.print(text, soft_wrap=True)
+                has_waited = True
             else:
                 progress.advance(task)
 

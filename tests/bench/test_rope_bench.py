@@ -20,6 +20,7 @@ from npu_rope.bench import (  # noqa: E402
     family_rows,
     gradient_rows,
     growth_rows,
+    harness,
     norm_rope_rows,
     norm_rows,
     patched_rows,
@@ -960,6 +961,15 @@ def test_an_instruction_set_that_the_machine_lacks_is_refused_before_the_measure
     message = "isa must be an instruction set that this machine runs, such as"
     assert f"[bench] {message} {widest}, but got avx999." in " ".join(outcome.output.split())
     assert native.load().isa() == widest
+
+
+@pytest.mark.parametrize(("busy_cores", "waits"), [((0.1,), 0), ((1.5, 0.2, 0.0), 1)])
+def test_a_row_waits_for_other_programs_and_says_so_once(busy_cores, waits, monkeypatch):
+    left, called = list(busy_cores), []
+    monkeypatch.setattr(harness.ForeignCpu, "cores", lambda self: left.pop(0))
+    monkeypatch.setattr(harness.time, "sleep", lambda seconds: None)
+    harness.wait_for_quiet(60.0, lambda: called.append(1))
+    assert (left, len(called)) == ([], waits)
 
 
 @pytest.mark.long

@@ -66,7 +66,7 @@ version of the draws (the files in tests/fuzz). It may hold any operators. A lar
 run at a time may use it.
 
 exit status: 0 no violation in this run or an earlier one of the same state file; 1 violations, with lines
-that repeat them; 2 bad usage, or the back end is unavailable; 130 interrupted.
+that repeat them; 2 bad usage, no call was judged, or the back end is unavailable; 130 interrupted.
 """
 VERSION = 2
 BATCH = 50  # calls of a job
@@ -336,8 +336,9 @@ class Run:
         Console(file=self.console.file, width=200).print(table)
         violations = sum(len(self.state.operators[op].failures) for op in self.ops)
         left = self.total() - self.done()
+        result = "FAIL" if violations else "OK" if self.done() else "NOTHING JUDGED"
         self.console.print(
-            f"{'FAIL' if violations else 'OK'}: {self.done():,} calls on {self.options.backend}, seed"
+            f"{result}: {self.done():,} calls on {self.options.backend}, seed"
             f" {self.options.seed}: {violations} violations" + (f"; {left:,} calls are left" if left else "")
         )
         return violations
@@ -428,7 +429,7 @@ def main(given: Sequence[str] | None = None) -> int:
             run.judge(time.monotonic() + 60 * minutes)
         finally:  # also after an interruption
             file.save(state.text())
-        return 1 if run.report() else 0
+        return 1 if run.report() else 0 if run.done() else 2
     except KeyboardInterrupt:
         if run is not None:
             run.print_totals()

@@ -71,13 +71,16 @@ class StateFile:
             file.flush()
             fcntl.lockf(file, fcntl.LOCK_EX)
             os.replace(temporary, self.path)
-        except BaseException:
+        except BaseException as error:
             temporary.unlink(missing_ok=True)
             if self._is_new:  # and empty
                 self.path.unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # it writes again what did not fit on the disk
                 if file is not None:
                     file.close()
+            if isinstance(error, OSError):
+                text = f"--state must be a file that one may write but {self.path} gave: {error.strerror}"
+                raise BadUsage(text) from None
             raise
         self.close()
         self._file, self._is_new = file, False

@@ -151,6 +151,7 @@ struct Call {
     bool has_params = true;
     npu_rope_call check{};
     int32_t interleaved = 0, forward = 1, intermediate_rounding = 0;
+    int64_t rows = 0;  // of a cache
 
     ~Call() {
         for (auto* tensors : {&inputs, &outputs})
@@ -285,7 +286,7 @@ void make_valid(Choices* c, Call* call) {
         s.cache_dtype = c->one_of<int32_t>({NPU_ROPE_FLOAT16, NPU_ROPE_BFLOAT16, NPU_ROPE_INT8, NPU_ROPE_FLOAT32});
     s.entry_per_lane = c->chance(2), s.whole_token_scale = c->chance(3), s.int64_indices = c->chance(2);
     s.planes = has_sections ? (c->chance(2) ? 4 : 3) : 1;
-    s.rows = s.B * s.S + c->up_to(4);
+    call->rows = s.rows = s.B * s.S + c->up_to(4);
 
     p = npu_rope_default_params(static_cast<int32_t>(mode == NPU_ROPE_MODE_VISION ? s.D / 2 : s.D / 2 * 2),
                                 static_cast<npu_rope_mode>(mode));
@@ -515,14 +516,15 @@ void allocate(Choices* c, Call* call, Tensor* t) {
     if (c->chance(64)) v.data = nullptr, t->is_valid = false;
 }
 
-// Fills an allocation with numbers of the tensor's type.
-void fill(Choices* c, Tensor* t) {
+// Fills an allocation with numbers of the tensor's type. The last index may be the row just behind a cache.
+void fill(Choices* c, const Call& call, Tensor* t) {
     if (!t->memory) return;
     const int32_t dtype = t->view.dtype;
     const auto item = static_cast<size_t>(npu_rope::dtype_bytes(dtype));
     const size_t count = t->bytes / item;
     const bool is_integer = dtype == NPU_ROPE_INT32 || dtype == NPU_ROPE_INT64;
-    uint64_t state = c->bits(1) * 0x9e3779b97f4a7c15;
+    const uint64_t seed = c->bits(1);
+    uint64_t state = seed * 0x9e3779b97f4a7c15;
     const bool any_bits = c->chance(8);
     std::memset(t->memory, 0, t->bytes);
     for (size_t i = 0; i < count; ++i) {
@@ -542,6 +544,8 @@ void fill(Choices* c, Tensor* t) {
         }
         std::memcpy(t->memory + i * item, &bits, item);
     }
+    if (!any_bits && is_integer && count > 0 && seed % 8 == 7)
+        std::memcpy(t->memory + (count - 1) * item, &call.rows, item);
     for (int64_t k = c->up_to(2); k > 0 && count > 0; --k) {  // single numbers
         const auto at = static_cast<size_t>(c->up_to(static_cast<int64_t>(count) - 1));
         const int64_t number = is_integer ? hostile_number(c) : static_cast<int64_t>(c->bits(8));
@@ -680,7 +684,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t count) {
     for (auto* tensors : {&call.inputs, &call.outputs})
         for (Tensor& t : *tensors) allocate(&c, &call, &t);
     for (auto* tensors : {&call.inputs, &call.outputs})
-        for (Tensor& t : *tensors) fill(&c, &t);
+        for (Tensor& t : *tensors) fill(&c, call, &t);
     judge(&c, &call);
     return 0;
 }
