@@ -217,7 +217,7 @@ def _call_verdicts(figures: Figures) -> Iterator[TargetVerdict]:
 
 
 def _peer_verdict(figures: Figures) -> TargetVerdict:
-    target = _Target("f16 and bf16: no peer ahead in any row")
+    target = _Target("rotation in f16 and bf16: no peer ahead in any row")
     for name, row in by_row(figures).items():
         ours, peer = _best(row, OUT, PACKED), fastest(row, kind="peer")
         if row[0]["dtype"] == "f32" or ours is None or peer is None:
