@@ -1,10 +1,12 @@
 // Launches from several threads at once, from threads that end, and after a fork: each has its own results, report and
 // count. Under ThreadSanitizer (CMake preset tsan), there is also no race.
+#include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "instruction_bench.h"
@@ -93,6 +95,26 @@ void check_launches_at_once() {
     for (const std::string& text : wrong) check(text.empty(), "launches at once: " + text);
 }
 
+// Each thread finds one entry in a library of ASCEND_SIM_KERNELS and misses another.
+void check_replaced_kernels() {
+    constexpr int kThreads = 4;
+    Dl_info info = {};
+    dladdr(reinterpret_cast<void*>(&ascend_sim_find_kernel), &info);
+    setenv("ASCEND_SIM_KERNELS", info.dli_fname, 1);
+    Start start(kThreads);
+    std::atomic<int> found{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i)
+        threads.emplace_back([&] {
+            start.wait();
+            for (const char* entry : {"ascend_sim_launches", "no_entry"})
+                found += ascend_sim_find_kernel("/nonexistent", entry) != nullptr;
+        });
+    for (std::thread& thread : threads) thread.join();
+    unsetenv("ASCEND_SIM_KERNELS");
+    check(found == kThreads, "replaced kernels: " + std::to_string(found) + " entries were found");
+}
+
 // Each thread launches once and ends, while the next one starts.
 void check_threads_that_end() {
     constexpr int kThreads = 12;
@@ -137,6 +159,7 @@ void check_fork() {
 
 int main() {
     check_launches_at_once();
+    check_replaced_kernels();
     check_threads_that_end();
     check_fork();
     return finish("threads");

@@ -203,8 +203,8 @@ def test_the_verdicts_of_one_token_compare_with_an_empty_call(interface, name, l
 def test_the_verdict_of_peers_compares_sixteen_bits(name):
     own = figure(name, dtype="bf16", median=2.0)
     slow, ahead = (figure("peer", "peer", dtype="bf16", median=median) for median in (2.0, 1.9))
-    assert outcome_of("f16 and bf16: no peer", own, slow) == "PASS"
-    assert outcome_of("f16 and bf16: no peer", own, ahead) == "MISS"
+    assert outcome_of("rotation in f16 and bf16: no peer", own, slow) == "PASS"
+    assert outcome_of("rotation in f16 and bf16: no peer", own, ahead) == "MISS"
 
 
 def test_the_decode_verdict_compares_the_operator_with_the_best_peer():
