@@ -204,6 +204,12 @@ inline void expect_rule(const std::string& what, const std::string& got, const c
           what + ": " + (*rule ? rule : "no broken rule") + " expected but got '" + got + "'");
 }
 
+// The report of the last launch names this instruction.
+inline void expect_instruction(const std::string& name) {
+    const std::string report = ascend_sim_report();
+    check(report.find(", " + name + ": ") != std::string::npos, "a report that names " + name + ": " + report);
+}
+
 inline int finish(const char* name) {
     std::printf("%s (%s): %s\n", name, soc(), failures ? "FAILED" : "ok");
     return failures ? 1 : 0;

@@ -87,6 +87,27 @@ void check_scatter() {
     std::vector<float> want(208, 0.0f);
     for (uint32_t i = 0; i < 200; ++i) want[i * 77 % 200 + 8] = x[i];
     expect("Scatter", b.get(sd), want);
+    expect_rule("Scatter of a short source", b.run([&] {
+        LocalTensor<float> s = b(sx);
+        s.SetSize(199);
+        Scatter(b(sd), s, b(so), 32u, 200u);
+    }),
+                "SIM-BOUNDS-01");
+    expect_instruction("Scatter");
+
+    // 64 lanes of each repeat of 256 bytes; the last repeat reads beyond the source.
+    Bench c;
+    const auto cx = c.put(x), cd = c.space<float>(208);
+    const auto co = c.put(offsets);
+    const auto scatter = [&](uint8_t repeats) {
+        return c.run([&] { Scatter(c(cd), c(cx), c(co), 32u, uint64_t(64), repeats, uint8_t(8)); });
+    };
+    expect_rule("Scatter with a mask", scatter(3), "");
+    std::fill(want.begin(), want.end(), 0.0f);
+    for (uint32_t i = 0; i < 192; ++i) want[i * 77 % 200 + 8] = x[i];
+    expect("Scatter with a mask", c.get(cd), want);
+    expect_rule("Scatter of too many repeats", scatter(4), "SIM-BOUNDS-01");
+    expect_instruction("Scatter");
 #endif
 }
 
@@ -199,6 +220,8 @@ void check_interleave() {
     expect("DeInterleave, odd", b.get(t1), y);
     expect("DeInterleave one, even", b.get(u0), v0);
     expect("DeInterleave one, odd", b.get(u1), v1);
+    expect_rule("DeInterleave into its source", b.run([&] { DeInterleave(b(s0), b(t1), b(s0), b(s1), 128); }),
+                "SIM-OVERLAP-01");
 #endif
 }
 

@@ -343,6 +343,7 @@ void check_registers() {
         read(value, index);
     }),
                 "SIM-INIT-01");
+    expect_instruction(ascend_sim::kIs910b ? "GetReduceRepeatMaxMinSpr" : "GetReduceMaxMinCount");
 #endif
 }
 

@@ -24,6 +24,7 @@ void check_constants() {
     const uint32_t ub[] = {196608, 262144, 253952}, scratch[] = {188416, 253952, 253952};
     const int core = int(ascend_sim::kSocColumn);
     EXPECT(TOTAL_UB_SIZE == ub[core] && TMP_UB_OFFSET == scratch[core]);
+    EXPECT(TOTAL_VEC_LOCAL_SIZE == int32_t(scratch[core]));
     EXPECT(DEFAULT_BLK_NUM == 8 && B16_DATA_NUM_PER_BLOCK == 16);
     EXPECT(ONE_BLK_FLOAT_NUM == 8 && ONE_REPEAT_HALF_SIZE == 128 && MAX_REPEAT_FLOAT_SIZE == 16320);
     static_assert(DT_FLOAT16 == 1 && DT_INT4 == 29 && DT_FLOAT8_E4M3FN == 36);

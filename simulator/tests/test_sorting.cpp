@@ -226,6 +226,7 @@ void check_proposals(const std::string& type) {
     // A tensor holds whole proposals.
     const Slot<T> cut{p.byte, 8 * kN - 1};
     expect_rule("ProposalConcat's size", b.run([&] { ProposalConcat(b(cut), b(s), 2, 4); }), "SIM-BOUNDS-01");
+    expect_instruction("ProposalConcat");
     expect_rule("ProposalExtract's size", b.run([&] { ProposalExtract(b(out), b(cut), 2, 4); }), "SIM-BOUNDS-01");
     expect_rule("RpSort16's size", b.run([&] { RpSort16(b(q), b(cut), 2); }), "SIM-BOUNDS-01");
 }
