@@ -129,6 +129,10 @@ void check_shapes(const platform_ascendc::PlatformAscendC& chip) {
            TWO(GetBroadCastMaxMinTmpSize(chip, shape({1, 20}), shape({5, 20}), 4, false, a, b)), kRefused);
     expect("Broadcast of bytes", TWO(GetBroadCastMaxMinTmpSize(chip, one, shape({40}), 1, false, a, b)),
            {(16 + 48) * 2 + 32, (16 + 48) * 2 + 32});
+    expect("Broadcast of bytes to rows with a part of a block",
+           TWO(GetBroadCastMaxMinTmpSize(chip, shape({32, 1}), shape({32, 20}), 1, false, a, b)),
+           of_chip({32 * 32 + 32 * 64 + (32 + 640) * 2, 16 * 32 + 16 * 64 + (32 + 640) * 2},
+                   {32 + (32 + 640) * 2 + 32 * 20 * 2, 32 + (32 + 640) * 2 + 16 * 3 * 2}, kRefused));
     expect("Broadcast that does not fit",
            TWO(GetBroadCastMaxMinTmpSize(chip, shape({2, 8}), shape({4, 8}), 4, false, a, b)), kRefused);
     expect("Sort and Concat", {GetSortTmpSize(chip, 64, 4), GetConcatTmpSize(chip, 64, 4)},
