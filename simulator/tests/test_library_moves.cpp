@@ -87,7 +87,7 @@ void check_broadcast_rules() {
     }
 }
 
-// A source without elements is no use of its memory, which Select has as scratch here.
+// A source or a destination without elements is no use of its memory, which Select has as scratch here.
 void check_empty_broadcast() {
     if (ascend_sim::kIs950) return;  // no buffer reaches the scratch there
     constexpr uint32_t kScratch = (kIs310p ? 248 : 184) << 10;
@@ -100,11 +100,12 @@ void check_empty_broadcast() {
             TBuf<> below, above;
             GetTPipePtr()->InitBuffer(below, kScratch - 2048);
             GetTPipePtr()->InitBuffer(above, 4096);
-            const auto source = above.Get<float>()[512];
-            if (to == rows) Duplicate(source, 1.0f, 8);
+            const auto in_scratch = above.Get<float>()[512];
+            if (to == rows) Duplicate(in_scratch, 1.0f, 8);
             Select(b(d), b(bits), b(x), b(x), SELMODE::VSEL_TENSOR_TENSOR_MODE, 64);
             PipeBarrier<PIPE_V>();
-            Broadcast<float, 2, 0>(b(d), source, to, from, b(tmp));
+            Broadcast<float, 2, 0>(b(d), in_scratch, to, from, b(tmp));
+            if (to == none) Broadcast<float, 2, 0>(in_scratch[8], b(x), to, from, b(tmp));
         });
     };
     expect_rule("Broadcast of no elements", call(none, none), "");
