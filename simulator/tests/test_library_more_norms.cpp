@@ -239,6 +239,24 @@ void check_welford_finalize(uint32_t length, uint32_t head, uint32_t head_count,
     }
 }
 
+// A vector of 257 repeats: an instruction adds at most 255 repeats to the first one. UB holds the operands only on
+// Ascend310P, and only if one tensor is both inputs, which needs a lenient launch.
+void check_welford_of_many_repeats() {
+    if (!ascend_sim::kIs310p) return;
+    constexpr uint32_t n = 257 * 64;
+    const auto x = numbers<float>(n, 0, 5);
+    double mean = 0, variance = 0;
+    for (float value : x) mean += double(value) / n;
+    for (float value : x) variance += (double(value) + 2 * (double(value) - mean) * (double(value) - mean)) / (2.0 * n);
+    WelfordFinalizePara para{2, n, 2, n, 0, 0, 1.0f / n, 0.5f / n, 0};
+    Bench b(Options{false, "SIM-OVERLAP-01"});
+    const auto sx = b.put(x), dm = b.space<float>(8), dv = b.space<float>(8);
+    const auto tmp = b.space<uint8_t>(ascend_sim::welford_finalize_sizes(n).most);
+    expect_rule("WelfordFinalize", b.run([&] { WelfordFinalize(b(dm), b(dv), b(sx), b(sx), b(tmp), para); }), "");
+    near("WelfordFinalize of many repeats: mean", b.get(dm), {mean, 0, 0, 0, 0, 0, 0, 0}, 4, 24);
+    near("WelfordFinalize of many repeats: variance", b.get(dv), {variance, 0, 0, 0, 0, 0, 0, 0}, 24, 4);
+}
+
 // ---- gradients --------------------------------------------------------------------------------------------
 
 template <class T, bool kReuse>
@@ -357,5 +375,6 @@ int main() {
         check_welford_finalize(length, length / 2, 5, 4, false);
         check_welford_finalize(length, 0, 1, 1, true);
     }
+    check_welford_of_many_repeats();
     return finish("test_library_more_norms");
 }
