@@ -261,6 +261,19 @@ void check_gradients() {
     expect_rule("LayerNormGrad: gamma in resForGamma", grad(p.d, res, end_of_res), "SIM-OVERLAP-01");
     expect_rule("LayerNormGrad: both results in inputX", grad(p.x, p.x, p.gamma), "SIM-OVERLAP-01");
     expect_rule("LayerNormGrad: resForGamma in place of inputDy", grad(p.d, dy, p.gamma), "");
+    // The scalar unit writes the last element of a tensor, and V does not wait for it.
+    auto grad_after_write = [&](Slot<float> written) {
+        return b.run([&] {
+            auto t = b(p.tmp);
+            LayerNormGradTiling tiling =
+                ascend_sim::layer_norm_grad_tiling(1, kRows, h, h, 6 * 4 * kRows * h, 4, false, kIs950);
+            b(written).SetValue(kRows * h - 1, 0.5f);
+            LayerNormGrad<float>(b(p.d), b(res), b(dy), b(p.x), b(p.variance), b(p.mean), b(p.gamma), t, kNormEpsilon,
+                                 tiling);
+        });
+    };
+    for (const Slot<float>& written : {dy, p.x, p.d, res})
+        expect_rule("LayerNormGrad: all elements of each matrix", grad_after_write(written), "SIM-HAZARD-03");
     auto beta = [&](auto reuse, Slot<float> pd_gamma, uint32_t bytes) {
         return b.run([&] {
             auto t = b(p.tmp);
