@@ -74,6 +74,7 @@ struct PartAndNumber {
 struct Options {
     bool saturate = false;
     const char* lenient = nullptr;  // names of the rules that only warn, as ascend_sim_launch's
+    const char* figures = nullptr;  // replaced figures of the profile, as ascend_sim_launch's
 };
 
 inline std::function<void(GM_ADDR, GM_ADDR)> kernel_body;
@@ -90,6 +91,7 @@ inline std::string launch(std::vector<uint8_t>& x, std::vector<uint8_t>& y, cons
     settings.soc = soc();
     settings.block_dim = 1;
     settings.lenient = options.lenient;
+    settings.figures = options.figures;
     settings.saturate = options.saturate;
     settings.one_order = 1;  // run the cores in one order only
     if (ascend_sim_run(reinterpret_cast<void*>(kernel_entry), memories, 2, args, 2, &settings) == ASCEND_SIM_OK)

@@ -1,5 +1,5 @@
-// Library functions of elements, rows and norms: each case breaks one of their rules. The last cases count the
-// instructions of a function.
+// Library functions of elements, rows and norms: each case breaks one of their rules. The last cases check the
+// counters and times of the report.
 #include "library_bench.h"
 
 using namespace AscendC;
@@ -326,6 +326,19 @@ void check_welford() {
 
 // ---- counters of the report -------------------------------------------------------------------------------
 
+struct Counter {
+    const char *what, *counter;
+    int want;
+    std::function<void()> call;
+};
+void check_counter(Bench& b, const Counter& c) {
+    expect_rule(c.what, b.run(c.call), "");
+    const int got = reported(c.counter);
+    check(got == c.want,
+          std::string(c.what) + ": " + c.counter + " is " + std::to_string(got) + ", not " + std::to_string(c.want));
+    check(!std::strstr(ascend_sim_report(), "SIM-COUNT-05"), std::string(c.what) + ": an instruction does nothing");
+}
+
 #if __CCE_AICORE__ == 220
 void check_counters() {
     Bench b;
@@ -334,11 +347,7 @@ void check_counters() {
     const uint32_t three_rows[] = {3, 200}, one_row[] = {1, 13}, column[] = {8, 1}, wide[] = {8, 100};
     LayerNormTiling layer_tiling = ascend_sim::layer_norm_tiling(1, 16, 80, 80, 16384, 4, false);
     const auto rms_tiling = ascend_sim::rms_norm_tiling(1, 16, 64, 64, 16384, 4, true);
-    const struct {
-        const char *what, *counter;
-        int want;
-        std::function<void()> call;
-    } cases[] = {
+    const Counter cases[] = {
         {"Silu: the steps of one run", "instructions_V", 4, [&] { Silu(b(d), b(x), 1000); }},
         {"Gelu: 13 steps for each 96 elements", "instructions_V", 11 * 13,
          [&] {
@@ -372,15 +381,72 @@ void check_counters() {
         {"RmsNorm in basic blocks", "instructions_S", 11 + 13 + 2 * 11 + 2,
          [&] { RmsNorm<float, true>(b(p.d), b(p.x), b(p.gamma), b(p.tmp), kNormEpsilon, rms_tiling); }},
     };
-    for (const auto& c : cases) {
-        expect_rule(c.what, b.run(c.call), "");
-        const int got = reported(c.counter);
-        check(got == c.want, std::string(c.what) + ": " + c.counter + " is " + std::to_string(got) + ", not " +
-                                 std::to_string(c.want));
-        check(!std::strstr(ascend_sim_report(), "SIM-COUNT-05"), std::string(c.what) + ": an instruction does nothing");
-    }
+    for (const Counter& c : cases) check_counter(b, c);
+}
+
+// The temporary memory begins with three arrays of a block for each row: the sums, an unused one, and the earlier sums
+// times their factors. The only two sources that share banks of UB are the first and the third array.
+void check_banks_of_softmax_flash() {
+    constexpr uint32_t m = 8, k = 8;
+    const SoftMaxTiling tiling = ascend_sim::softmax_tiling(m, k, 4, 4096);
+    auto busy = [&](const char* figures) {
+        Bench b(Options{false, nullptr, figures});
+        const auto tmp = b.space<uint8_t>(4096);
+        const std::vector<float> values(m * k, 1);  // 256 bytes: half of the groups of banks
+        const auto in_sum = b.put(values), in_max = b.put(values), d = b.put(values), x = b.put(values),
+                   sum = b.put(values), factor = b.put(values), max = b.put(values);
+        expect_rule("SoftmaxFlash", b.run([&] {
+            SoftmaxFlash<float>(b(d), b(sum), b(max), b(x), b(factor), b(in_sum), b(in_max), b(tmp), tiling, true,
+                                SoftMaxShapeInfo{m, k, m, k});
+        }),
+                    "");
+        return reported("busy_V");
+    };
+    check(busy(nullptr) - busy("bank_cycles=0") == 1, "SoftmaxFlash: one cycle for banks");
 }
 #endif
+
+// Counts the repeats of LayerNormGrad's steps in UB.
+void check_counter_of_gradients() {
+    if (kIs950) return;  // one instruction there
+    constexpr uint32_t kRows = 8, h = 128, kBytes = 6 * 4 * kRows * h;
+    Bench b;
+    const Parts p = parts_of(b, kRows, h);
+    const auto dy = b.space<float>(kRows * h), res = b.space<float>(kRows * h);
+    const auto tmp = b.space<uint8_t>(kBytes);
+    LayerNormGradTiling tiling = ascend_sim::layer_norm_grad_tiling(1, kRows, h, h, kBytes, 4, false, false);
+    // 12 steps of all elements, 5 steps that fill rows with a value of each row, 3 sums of two repeats a row, which
+    // take a third repeat, and 15 steps of a value of each row.
+    check_counter(b, {"LayerNormGrad of rows of 128", "vector_repeats", kRows * ((12 + 5) * 2 + 3 * 3) + 15, [&] {
+                          auto t = b(tmp);
+                          LayerNormGrad<float>(b(p.d), b(res), b(dy), b(p.x), b(p.variance), b(p.mean), b(p.gamma), t,
+                                               kNormEpsilon, tiling);
+                      }});
+}
+
+// A function is one instruction on Ascend950. Here a plain operation takes 3 cycles for a repeat, instead of 1.
+void check_times_in_registers() {
+    if (!kIs950) return;
+    constexpr uint32_t m = 5, k = 80, kRepeats = 16;
+    constexpr int kIssue = 34, kFunction = 4, kPlain = 3;
+    Bench b(Options{false, nullptr, "repeat_cycles=3"});
+    const auto x = b.put(numbers<float>(1000, 0.5f, 2)), y = b.put(numbers<float>(1000, 0.5f, 2));
+    const auto d = b.space<float>(1000);
+    const auto tmp = b.space<uint8_t>(8192);
+    const SoftMaxTiling tiling = ascend_sim::softmax_tiling(m, k, 4, 8192, ascend_sim::SoftmaxKind::Grad);
+    const SoftMaxShapeInfo info{m, k, m, k};
+    const Counter cases[] = {
+        // A load, the logarithm and a store.
+        {"Log", "busy_V", kIssue + int(kRepeats) * (2 * kPlain + kFunction), [&] { Log(b(d), b(x), 1000); }},
+        // Two loads, a maximum, a product and a store.
+        {"ReGlu", "busy_V", kIssue + int(kRepeats) * 5 * kPlain, [&] { ReGlu(b(d), b(x), b(y), b(tmp), 1000); }},
+        {"SoftmaxGrad", "busy_V", kIssue + int(m) * (2 * 8 + 2) * kPlain,
+         [&] { SoftmaxGrad(b(d), b(y), b(x), b(tmp), tiling, false, info); }},
+        {"SoftmaxGradFront", "busy_V", kIssue + int(m) * (2 * 4 + 2) * kPlain,
+         [&] { SoftmaxGradFront(b(d), b(y), b(x), b(tmp), tiling, info); }},
+    };
+    for (const Counter& c : cases) check_counter(b, c);
+}
 
 }  // namespace
 
@@ -395,6 +461,9 @@ int main() {
     check_welford();
 #if __CCE_AICORE__ == 220
     check_counters();
+    check_banks_of_softmax_flash();
 #endif
+    check_counter_of_gradients();
+    check_times_in_registers();
     return finish("test_library_refusals");
 }
