@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -299,7 +300,12 @@ void run_backward(const Job& job, char* dscale) {
         (shape.scale_is_shared[k] ? backward.rows_per_scale : backward.scales) *= shape.outer[k];
     for (int k = 0; k < NPU_ROPE_MAX_NDIM; ++k)
         if (!shape.scale_inner_is_shared[k]) backward.scale_elements *= shape.inner[k];
-    if (backward.scales * backward.scale_elements == 0) return;
+    const int64_t scale_elements = backward.scales * backward.scale_elements;
+    if (scale_elements == 0) return;
+    if (shape.rows * shape.n == 0) {  // a row of an empty tensor may be longer than any memory
+        if (dscale) std::memset(dscale, 0, static_cast<size_t>(scale_elements * job.format.scale_bytes));
+        return;
+    }
     const int64_t max_groups = std::max<int64_t>(kMaxGroups / backward.scales, 1);
     backward.groups = std::clamp<int64_t>(backward.rows_per_scale / kMinRowsPerGroup, 1, max_groups);
     const bool has_partial_sums = dscale && backward.groups > 1;

@@ -332,3 +332,11 @@ def test_a_tiny_gradient_of_a_tiny_row_keeps_its_bits(backend):
     )
     assert dx.any()
     assert np.array_equal(tiny, dx * 2.0**-1018)
+
+
+@pytest.mark.parametrize("scale", [np.float32(3), np.ones(1, np.float32)], ids=["scalar", "one element"])
+def test_no_rows_need_no_memory_for_a_row(scale):
+    x = np.empty((0, 2**50), np.float32)
+    dx, dscale = rms_norm_backward(x, x, np.asarray(scale), backend="cpu")
+    assert dx.shape == x.shape
+    np.testing.assert_array_equal(dscale, np.zeros_like(scale))

@@ -284,7 +284,6 @@ void group_norm(const Call& call, const NormCall<T>& norm, const AscendC::LocalT
             variance = norm.variance[first_group];
             x = norm.x[offset];
             y = norm.output[offset];
-            if (kSourceIsTmp) work = tmp1, products = tmp2;
         }
         // Computes a value for each group of the round. The values need not start at a 32-byte border, so the
         // instruction has a mask.
