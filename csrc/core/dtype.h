@@ -33,4 +33,8 @@ inline int64_t index_at(const void* data, bool is_int64, int64_t at) {
     return is_int64 ? static_cast<const int64_t*>(data)[at] : static_cast<const int32_t*>(data)[at];
 }
 
+// Returns how many elements of a dimension have to be read to know all its values and whether one is repeated. A
+// dimension with stride 0 may be longer than any memory.
+constexpr int64_t elements_to_read(int64_t size, int64_t stride) { return stride == 0 && size > 2 ? 2 : size; }
+
 }  // namespace npu_rope

@@ -160,7 +160,7 @@ private:
     template <typename T>
     Check check_sum_values(const npu_rope_tensor& sums) {
         auto* values = static_cast<const T*>(sums.data);
-        for (int64_t s = 0; s < shape_.rope.S; ++s)
+        for (int64_t s = 0; s < elements_to_read(shape_.rope.S, shape_.square_sum_stride); ++s)
             for (int side = 0; side < 2; ++side) {
                 const double sum = values[s * shape_.square_sum_stride + side];
                 if (sum < 0)
@@ -211,7 +211,7 @@ private:
     Check check_table_positions(const npu_rope_tensor& t) {
         const int axes = rope_has_sections(params_.mode) ? kRopeAxes : 1;
         for (int axis = 0; axis < axes; ++axis)
-            for (int64_t s = 0; s < shape_.rope.S; ++s) {
+            for (int64_t s = 0; s < elements_to_read(shape_.rope.S, shape_.rope.pos_stride[1]); ++s) {
                 const int64_t at = shape_.rope.axis_offset[axis] + s * shape_.rope.pos_stride[1];
                 const int64_t row = index_at(t.data, t.dtype == NPU_ROPE_INT64, at);
                 if (row < 0 || row >= shape_.table_rows)
@@ -365,9 +365,10 @@ private:
         const int64_t v_rows = shape_.side[2].given ? shape_.side[2].cache_rows : k_rows;
         const int64_t rows = std::min(k_rows, v_rows);
         const char* cache = k_rows == v_rows ? "the cache" : k_rows < v_rows ? kCacheName[1] : kCacheName[2];
+        const int64_t S = elements_to_read(shape_.rope.S, shape_.slot_stride);
         std::vector<int64_t> seen;
-        seen.reserve(static_cast<size_t>(shape_.rope.S));
-        for (int64_t s = 0; s < shape_.rope.S; ++s) {
+        seen.reserve(static_cast<size_t>(S));
+        for (int64_t s = 0; s < S; ++s) {
             const int64_t slot = index_at(slots.data, slots.dtype == NPU_ROPE_INT64, s * shape_.slot_stride);
             if (slot < -1 || slot >= rows)
                 return bad_value(op_, "slots", formatted("be -1 or a row of %s's %lld", cache, LongLong(rows)),

@@ -115,7 +115,7 @@ private:
         constexpr int kMaxPositionDims = 3;
         int64_t size[kMaxPositionDims] = {1, 1, 1}, stride[kMaxPositionDims] = {};
         for (int k = 0, at = kMaxPositionDims - t.ndim; k < t.ndim && at >= 0; ++k, ++at) {
-            size[at] = t.shape[k];
+            size[at] = elements_to_read(t.shape[k], t.stride[k]);
             stride[at] = t.stride[k];
         }
         for (int64_t i = 0; i < size[0]; ++i)
@@ -271,11 +271,13 @@ private:
     Check check_row_values() {
         if (known_ != Known::kValues) return {};
         const npu_rope_tensor& t = *tensors_.rows;
+        const int64_t B = elements_to_read(shape_.B, shape_.row_stride[0]);
+        const int64_t S = elements_to_read(shape_.S, shape_.row_stride[1]);
         std::vector<int64_t> seen;
-        seen.reserve(static_cast<size_t>(shape_.B * shape_.S));
+        seen.reserve(static_cast<size_t>(B * S));
         bool rising = true;
-        for (int64_t b = 0; b < shape_.B; ++b)
-            for (int64_t i = 0; i < shape_.S; ++i) {
+        for (int64_t b = 0; b < B; ++b)
+            for (int64_t i = 0; i < S; ++i) {
                 int64_t at = b * shape_.row_stride[0] + i * shape_.row_stride[1];
                 int64_t row = index_at(t.data, t.dtype == NPU_ROPE_INT64, at);
                 if (row < -1 || row >= shape_.cache_rows)

@@ -213,8 +213,10 @@ private:
         rope_shape_.pos_stride[1] = used_stride(t, 1);
         if (known_ != Known::kValues) return {};
         int64_t rows = tensors_.cos->shape[0];
-        for (int64_t b = 0; b < rope_shape_.B; ++b)
-            for (int64_t i = 0; i < rope_shape_.S; ++i) {
+        const int64_t B = elements_to_read(rope_shape_.B, rope_shape_.pos_stride[0]);
+        const int64_t S = elements_to_read(rope_shape_.S, rope_shape_.pos_stride[1]);
+        for (int64_t b = 0; b < B; ++b)
+            for (int64_t i = 0; i < S; ++i) {
                 int64_t at = b * rope_shape_.pos_stride[0] + i * rope_shape_.pos_stride[1];
                 int64_t row = index_at(t.data, t.dtype == NPU_ROPE_INT64, at);
                 if (row < 0 || row >= rows)
