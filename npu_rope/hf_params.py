@@ -190,11 +190,16 @@ def _rope_by_factors(
 ) -> FileRope:
     """Express any frequencies by a factor for each pair, which divides the pair's unscaled frequency."""
     width = pair_parameters["n_dims"]
-    with np.errstate(divide="ignore"):
+    with np.errstate(all="ignore"):
         factors = _unscaled_frequencies(width, theta) / frequencies
-        factors = np.where(frequencies == 0, NO_ROTATION_FACTOR, factors)
+        factors = np.where(frequencies == 0, NO_ROTATION_FACTOR, factors).astype(np.float32)
+    wrong = np.flatnonzero(~(np.isfinite(factors) & (factors > 0)))
+    if wrong.size:
+        rule = "give each pair a frequency whose factor fits float32"
+        got = f"{frequencies[wrong[0]]:g} radians per position for pair {wrong[0]}"
+        raise bad_value(OP, "rope_parameters", rule, got)
     params = RopeAttributes(**pair_parameters, freq_base=theta, attn_factor=attention)
-    return FileRope(params, factors.astype(np.float32))
+    return FileRope(params, factors)
 
 
 def _yarn(rope: RopeEntry, config: Config, head_size: int, _: int | None) -> FileRope:

@@ -207,6 +207,7 @@ CPP_LAYERS = (
         ("simulator/tests/*", "simulator/examples/*"),
         (
             C_STD,
+            "dlfcn.h",
             "sys/wait.h",  # the tests of forks
             "unistd.h",
             "simulator/tests/*",

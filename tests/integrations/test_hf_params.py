@@ -338,6 +338,16 @@ BAD = {
     },
     "partial_rotary_factor must be at most 1 but got 2.": {"partial_rotary_factor": 2.0},
     "mrope_section must be up to four integers but got 7.": {"rope_parameters": {"mrope_section": 7}},
+    "rope_parameters must give each pair a frequency whose factor fits float32 but got 6.22772e-43": {
+        "max_position_embeddings": 8192,
+        "rope_parameters": {
+            "rope_type": "llama3",
+            "rope_theta": 500000.0,
+            "factor": 1e39,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+        },
+    },
 }
 
 
