@@ -1320,7 +1320,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "rope_check.cpp | comparison | const npu_rope_tensor* like = side {>} 0 ? tensors_.x[0] : nullptr;": "x has its own type and its own sizes",
         "rope_check.cpp | number + 1 | for (int axis = {0}; axis < kRopeAxes; ++axis)": "the offset of axis 0 is 0, as in a new shape",
         "rope_check.cpp | number + 1 | side_of_cache.out_stride[0] = {0};": "the rows of a cache have no batch: no kernel multiplies this stride by anything but 0",
-        "rope_check.cpp | statement removed | std::vector<int64_t> seen; {seen.reserve(static_cast<size_t>(shape_.B * shape_.S))};": "the vector grows as it is filled, which only takes longer",
+        "rope_check.cpp | statement removed | std::vector<int64_t> seen; {seen.reserve(static_cast<size_t>(B * S))};": "the vector grows as it is filled, which only takes longer",
         "rotary_check.cpp | comparison | int64_t half = shape_.rotary_dim / 2, W = t.ndim {>=} 1 && t.ndim <= 4 ? t.shape[t.ndim - 1] : -1;": "a table of one dimension is refused with either width",
         "rotary_check.cpp | number + 1 | int64_t half = shape_.rotary_dim / 2, W = t.ndim >= {1} && t.ndim <= 4 ? t.shape[t.ndim - 1] : -1;": "a table of one dimension is refused with either width",
         "rotary_check.cpp | number + 1 | int64_t half = shape_.rotary_dim / 2, W = t.ndim >= 1 && t.ndim <= 4 ? t.shape[t.ndim - 1] : -{1};": "a width is positive, so that no negative number is one",

@@ -43,7 +43,6 @@ struct TmpArrays {
     ROW(Ceil, 2, 1, 1, false)     \
     ROW(Cos, 8, 3, 2, false)      \
     ROW(Cosh, 6, 2, 2, false)     \
-    ROW(Digamma, 16, 7, 6, false) \
     ROW(Erf, 8, 3, 3, false)      \
     ROW(Erfc, 16, 7, 7, false)    \
     ROW(Exp, 4, 3, 2, true)       \
