@@ -191,8 +191,8 @@ def _rope_by_factors(
     """Express any frequencies by a factor for each pair, which divides the pair's unscaled frequency."""
     width = pair_parameters["n_dims"]
     with np.errstate(all="ignore"):
-        factors = _unscaled_frequencies(width, theta) / frequencies
-        factors = np.where(frequencies == 0, NO_ROTATION_FACTOR, factors).astype(np.float32)
+        quotients = _unscaled_frequencies(width, theta) / frequencies
+        factors = np.where(frequencies == 0, NO_ROTATION_FACTOR, quotients).astype(np.float32)
     wrong = np.flatnonzero(~(np.isfinite(factors) & (factors > 0)))
     if wrong.size:
         rule = "give each pair a frequency whose factor fits float32"
