@@ -11,8 +11,8 @@
 namespace simulated_cann {
 
 // Prints a line on standard error: "simulated CANN: " and the parts of a text. Lines of up to PIPE_BUF bytes from
-// several processes do not mix. Control characters, which a variable or a file may have, are escaped, except for ends of
-// lines. Needs no memory.
+// several processes do not mix. Control characters, which a variable or a file may have, are escaped, except for ends
+// of lines. Needs no memory.
 void print_message(std::initializer_list<std::string_view> parts) noexcept;
 
 // At its first call in a process outside `ascend-sim run`, prints that CANN is simulated.
