@@ -13,7 +13,7 @@ NO_HEADS = np.empty((TOKENS, 0, 8), np.float32)
 
 
 def expanded(value, *shape, dtype=np.int64):
-    """An array of this shape in which one element stands for all."""
+    """Return an array of this shape in which one element stands for all."""
     return as_strided(np.full(1, value, dtype), shape, (0,) * len(shape))
 
 
