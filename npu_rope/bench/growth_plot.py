@@ -38,6 +38,10 @@ def draw(results: Results, stream: IO[bytes], kind: str) -> None:
     for i, count in enumerate(threads):
         for j, mode in enumerate(modes):
             shown = [f for f in figures if (f["threads"], f["mode"]) == (count, mode)]
+            if not any(figure["contestant"].endswith(f": {OUT}") for figure in shown):
+                for panel in (axes[2 * i][j], axes[2 * i + 1][j]):  # a logarithmic scale needs values
+                    panel.set_axis_off()
+                continue
             _draw_times(axes[2 * i][j], shown, f"{shown[0]['shape']}, {_threads(count)}")
             _draw_ratios(axes[2 * i + 1][j], shown, growth_rows.SYMBOLS[mode], mode)
         axes[2 * i][0].set_ylabel("time [µs]", color=INK, fontsize=9)

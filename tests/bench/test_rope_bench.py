@@ -555,6 +555,22 @@ def test_a_table_and_the_plot_have_every_size_of_growth():
     assert not growth_plot.drawn_figures(results(figure()))
 
 
+@pytest.mark.parametrize("more", [[], ["other threads"]], ids=["alone", "beside another panel"])
+def test_a_panel_of_growth_without_times_of_rope_is_left_empty(more):
+    pytest.importorskip("matplotlib")
+    from npu_rope.bench import growth_plot
+
+    figures = [growth_figure(growth_rows.FLOOR, "floor", 64, 1.25)]
+    figures += [
+        growth_figure(OUT, "ours", 64, 1.5) | {"threads": 2, "mode": growth_rows.TOKENS} for _ in more
+    ]
+    stream = io.BytesIO()
+    growth_plot.draw(results(*figures), stream, "svg")
+    text = stream.getvalue().decode()
+    assert text.count("<!-- heads N -->") == 0
+    assert text.count("<!-- tokens S -->") == len(more)
+
+
 def test_a_table_has_the_families_with_one_dtype_and_mode():
     rows_of = [family_row(family_rows.DECODE, family, 0.9, 0.8) for family in ("llama", "phi3")]
     (table,) = report.bench_tables([entry for row in rows_of for entry in row])
