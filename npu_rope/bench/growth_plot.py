@@ -38,7 +38,7 @@ def draw(results: Results, stream: IO[bytes], kind: str) -> None:
     for i, count in enumerate(threads):
         for j, mode in enumerate(modes):
             shown = [f for f in figures if (f["threads"], f["mode"]) == (count, mode)]
-            if not any(figure["contestant"].endswith(f": {OUT}") for figure in shown):
+            if not any(_curve(shown, dtype, OUT, "ratio")[0] for dtype in DTYPES):
                 for panel in (axes[2 * i][j], axes[2 * i + 1][j]):  # a logarithmic scale needs values
                     panel.set_axis_off()
                 continue

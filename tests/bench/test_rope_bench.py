@@ -561,6 +561,7 @@ def test_a_panel_of_growth_without_times_of_rope_is_left_empty(others):
     from npu_rope.bench import growth_plot
 
     figures = [growth_figure(growth_rows.FLOOR, "floor", 64, 1.25)]
+    figures += [growth_figure(OUT, "ours", 64, 1.25) | {"dtype": "unknown"}]
     other = growth_figure(OUT, "ours", 64, 1.5) | {"threads": 2, "mode": growth_rows.TOKENS}
     figures += [other] * others
     stream = io.BytesIO()
