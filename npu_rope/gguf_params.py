@@ -17,7 +17,7 @@ import numpy.typing as npt
 from npu_rope.errors import bad_type, bad_value
 from npu_rope.gguf_header import GgufHeader
 from npu_rope.hf_config import MAX_HEAD_SIZE
-from npu_rope.rope_attributes import FileRope, RopeAttributes, RopeMode
+from npu_rope.rope_attributes import FileRope, RopeAttributes, RopeMode, wrong_factors
 
 OP = "rope"
 
@@ -423,7 +423,7 @@ class GgufFile:
         if factors.ndim != 1 or len(factors) < pairs:
             raise bad_value(OP, name, f"have a factor for each of {pairs} pairs", factors.shape)
         factors = factors[:pairs]
-        if not (np.isfinite(factors).all() and (factors > 0).all()):
+        if wrong_factors(factors).size:
             raise bad_value(OP, name, "be positive and finite numbers", "others")
         return factors
 

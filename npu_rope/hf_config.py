@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_rope.errors import bad_type, bad_value
+from npu_rope.rope_attributes import wrong_factors
 
 OP = "rope"  # the prefix of errors, the same as RopeParams'
 # The file may be damaged or hostile, so these are limited.
@@ -304,6 +305,6 @@ class RopeEntry:
             raise bad_type(OP, name, "be a list of numbers", type(value).__name__) from None
         if factors.shape != (count,):
             raise bad_value(OP, name, f"have a number for each of {count} pairs", factors.shape)
-        if not (np.isfinite(factors).all() and (factors > 0).all()):
+        if wrong_factors(factors).size:
             raise bad_value(OP, name, "be positive and finite numbers", "others")
         return factors

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from npu_rope.errors import BrokenRule, bad_value
 from npu_rope.hf_config import MAX_LAYER_TYPES, OP, Config, RopeEntry, config_of, is_count
-from npu_rope.rope_attributes import FileRope, RopeAttributes, RopeMode
+from npu_rope.rope_attributes import FileRope, RopeAttributes, RopeMode, wrong_factors
 
 # Models that pair neighbouring lanes; all others pair halves. tests/integrations/test_transformers.py
 # compares the list with the functions of the installed transformers.
@@ -193,7 +193,7 @@ def _rope_by_factors(
     with np.errstate(all="ignore"):
         quotients = _unscaled_frequencies(width, theta) / frequencies
         factors = np.where(frequencies == 0, NO_ROTATION_FACTOR, quotients).astype(np.float32)
-    wrong = np.flatnonzero(~(np.isfinite(factors) & (factors > 0)))
+    wrong = wrong_factors(factors)
     if wrong.size:
         rule = "give each pair a frequency whose factor fits float32"
         got = f"{frequencies[wrong[0]]:g} radians per position for pair {wrong[0]}"

@@ -322,10 +322,15 @@ def _pairs_rule(params: RopeAttributes) -> str:
     return f"n_dims{'' if params.pairs == params.n_dims else '/2'} = {params.pairs}"
 
 
+def wrong_factors(factors: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+    """Return the indices of the frequency factors that are not positive and finite."""
+    return np.flatnonzero(~(np.isfinite(factors) & (factors > 0)))
+
+
 def check_freq_factor_values(factors: npt.NDArray[np.float32], params: RopeAttributes) -> None:
     """Check that the factors of the pairs are positive and finite. Further factors are not read."""
     used = np.asarray(factors[: params.pairs], np.float64)
-    wrong = np.flatnonzero(~(np.isfinite(used) & (used > 0)))
+    wrong = wrong_factors(used)
     if wrong.size:
         index = int(wrong[0])
         raise bad_value("rope", "freq_factors", "be positive and finite", f"{used[index]:g} at index {index}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
@@ -12,9 +14,14 @@ TOKENS = 2**40
 NO_HEADS = np.empty((TOKENS, 0, 8), np.float32)
 
 
-def expanded(value, *shape, dtype=np.int64):
-    """Return an array of this shape in which one element stands for all."""
-    return as_strided(np.full(1, value, dtype), shape, (0,) * len(shape))
+def expanded(value, *shape):
+    """Return an array of this shape, all elements of which share the memory of one."""
+    return as_strided(np.full(1, value, np.int64), shape, (0,) * len(shape))
+
+
+def refusal(message):
+    """Expect an error with this message, or none if it is None."""
+    return nullcontext() if message is None else pytest.raises(ValueError, match=message)
 
 
 def test_positions():
@@ -27,17 +34,11 @@ def test_positions():
     ("row", "message"), [(-1, None), (3, "3 twice"), (4, "be -1 or a row of the cache's 4")]
 )
 def test_rows(row, message):
-    def call():
-        cache = np.zeros((4, 0, 8), np.float32)
-        return rope_set_rows(
+    cache = np.zeros((4, 0, 8), np.float32)
+    with refusal(message):
+        rope_set_rows(
             NO_HEADS, expanded(0, TOKENS), expanded(row, TOKENS), cache, RopeParams(8), backend="cpu"
         )
-
-    if message is None:
-        call()
-    else:
-        with pytest.raises(ValueError, match=message):
-            call()
 
 
 def test_position_ids():
@@ -49,20 +50,7 @@ def test_position_ids():
 
 @pytest.mark.parametrize(("slot", "message"), [(-1, None), (3, "3 twice"), (4, "be -1 or a row of")])
 def test_slots(slot, message):
-    def call():
-        caches = [np.zeros((4, 0, 8), np.float32) for _ in range(2)]
-        return qkv_norm_rope_cache(
-            *[NO_HEADS] * 3,
-            expanded(0, TOKENS),
-            RopeParams(8),
-            slots=expanded(slot, TOKENS),
-            k_cache=caches[0],
-            v_cache=caches[1],
-            backend="cpu",
-        )
-
-    if message is None:
-        call()
-    else:
-        with pytest.raises(ValueError, match=message):
-            call()
+    k_cache, v_cache = (np.zeros((4, 0, 8), np.float32) for _ in range(2))
+    options = {"slots": expanded(slot, TOKENS), "k_cache": k_cache, "v_cache": v_cache, "backend": "cpu"}
+    with refusal(message):
+        qkv_norm_rope_cache(*[NO_HEADS] * 3, expanded(0, TOKENS), RopeParams(8), **options)
