@@ -484,7 +484,8 @@ def test_a_state_that_does_not_fit_on_the_disk_is_refused_and_the_old_one_is_kep
         if before is not None:
             path.write_text(before)
         status, output, errors = run(["--op", "rope", "--count", 3, "--state", path], small)
-        assert (status, output, errors) == (2, "", "random_runs.py: [Errno 27] File too large\n")
+        wanted = f"random_runs.py: --state must be a file that one may write but {path} gave: File too large\n"
+        assert (status, output, errors) == (2, "", wanted)
         assert (path.read_text() if path.exists() else None) == before
     assert sorted(found.name for found in tmp_path.iterdir()) == ["old", "state"]
 
