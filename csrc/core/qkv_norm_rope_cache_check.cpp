@@ -250,10 +250,11 @@ private:
     Check check_tensor(int side, const npu_rope_tensor& y) {
         QkvSide& s = shape_.side[side];
         if (Check c = check_like(out_name(side), y, kXName[side], *x(side)); !c.ok()) return c;
-        if (Check c = check_written(out_name(side), y); !c.ok()) return c;
+        StridedView view;
+        if (Check c = check_written(out_name(side), y, &view); !c.ok()) return c;
         s.out_stride[0] = used_stride(y, 0);
         s.out_stride[2] = used_stride(y, 1);
-        s.in_place = known_ != Known::kLayout && is_same_view(view_of(y), view_of(*x(side)));
+        s.in_place = known_ != Known::kLayout && is_same_view(view, view_of(*x(side)));
         return {};
     }
 
@@ -273,7 +274,8 @@ private:
                              formatted("have shape [rows,N,D] = [rows, %lld, %lld] or [blocks, block_size, %lld, %lld]",
                                        LongLong(s.N), LongLong(s.D), LongLong(s.N), LongLong(s.D)),
                              got_shape(cache));
-        if (Check c = check_written(name, cache); !c.ok()) return c;
+        StridedView view;
+        if (Check c = check_written(name, cache, &view); !c.ok()) return c;
         s.block_size = is_paged ? std::max<int64_t>(cache.shape[1], 1) : 1;
         s.cache_rows = is_paged ? cache.shape[0] * cache.shape[1] : cache.shape[0];
         s.out_stride[0] = used_stride(cache, 0);
@@ -435,10 +437,11 @@ Check check_qk_square_sums(const npu_rope_tensor* q, const npu_rope_tensor* k, c
         return bad_type(op, "out", formatted("be %s", dtype_name(type_of_sums(*q))), dtype_name(out->dtype));
     if (!has_shape(*out, {q->shape[0], 2}))
         return bad_value(op, "out", formatted("have shape [S,2] = [%lld, 2]", LongLong(q->shape[0])), got_shape(*out));
-    if (Check c = rules.check_written("out", *out); !c.ok()) return c;
+    StridedView view;
+    if (Check c = rules.check_written("out", *out, &view); !c.ok()) return c;
     if (known == Known::kLayout) return {};
     for (auto [name, x] : {std::pair{"q", q}, std::pair{"k", k}})
-        if (may_share_memory(view_of(*out), view_of(*x))) return rules.shared_memory_error("out", name, false);
+        if (may_share_memory(view, view_of(*x))) return rules.shared_memory_error("out", name, false);
     return {};
 }
 

@@ -233,14 +233,15 @@ private:
     Check check_out(int side) {
         const npu_rope_tensor &out = *tensors_.out[side], &x = *tensors_.x[side];
         if (Check c = check_like(tensors_.out_name[side], out, tensors_.x_name[side], x); !c.ok()) return c;
-        if (Check c = check_written(tensors_.out_name[side], out); !c.ok()) return c;
+        StridedView view;
+        if (Check c = check_written(tensors_.out_name[side], out, &view); !c.ok()) return c;
         if (tensors_.onnx)
             fill_onnx_strides(out, rope_shape_.side[side].out_stride);
         else
             fill_strides(out, rope_shape_.side[side].out_stride);
-        rope_shape_.side[side].in_place = known_ != Known::kLayout && is_same_view(view_of(out), view_of(x));
+        rope_shape_.side[side].in_place = known_ != Known::kLayout && is_same_view(view, view_of(x));
         if (known_ == Known::kLayout) return {};
-        const char* name = find_shared_tensor(tensors_, side, rope_shape_.side[side].in_place,
+        const char* name = find_shared_tensor(tensors_, side, view, rope_shape_.side[side].in_place,
                                               {{tensors_.cos_name, tensors_.cos},
                                                {tensors_.sin_name, tensors_.sin},
                                                {"position_ids", tensors_.position_ids}});

@@ -35,7 +35,7 @@ bool is_nested(const Dim* dims, int n, int64_t item_bytes) {
     return true;
 }
 
-// The addresses of a view that is not empty: of its first byte, and behind its last one.
+// The addresses of a view: of its first byte, and behind its last one. Those of an empty view are meaningless.
 struct AddressRange {
     int64_t first, end;
     explicit AddressRange(const StridedView& v)
@@ -83,12 +83,6 @@ bool have_common_byte(const MergedDim* dims, int n, int64_t distance, int64_t it
 
 }  // namespace
 
-bool StridedView::empty() const {
-    for (int k = 0; k < ndim; ++k)
-        if (size[k] == 0) return true;
-    return false;
-}
-
 bool is_injective(const StridedView& v) {
     if (v.empty()) return true;
     Dim dims[kMaxDims];
@@ -97,9 +91,8 @@ bool is_injective(const StridedView& v) {
 }
 
 bool may_share_memory(const StridedView& a, const StridedView& b) {
-    if (a.empty() || b.empty()) return false;
     const AddressRange range_a(a), range_b(b);
-    if (range_a.end <= range_b.first || range_b.end <= range_a.first) return false;
+    if (range_a.end <= range_b.first || range_b.end <= range_a.first || a.empty() || b.empty()) return false;
     if (a.item_bytes != b.item_bytes) return true;
     Dim dims_a[kMaxDims], dims_b[kMaxDims];
     const int count_a = sort_dims(a, dims_a), count_b = sort_dims(b, dims_b);

@@ -14,7 +14,11 @@ struct StridedView {
     int ndim = 0;
     int64_t size[kMaxDims] = {};
     int64_t stride_bytes[kMaxDims] = {};
-    bool empty() const;
+    bool empty() const {
+        for (int k = 0; k < ndim; ++k)
+            if (size[k] == 0) return true;
+        return false;
+    }
 };
 
 // Whether the dimensions from `first` on are contiguous. Strides of dimensions of size 1 are ignored.

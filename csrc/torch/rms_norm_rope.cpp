@@ -107,11 +107,11 @@ struct PackedCall {
     }
 };
 
-// rms_norm_rope_packed_(q_out, k_out, q, k, q_scale, k_scale, positions, packed, rows, freq_factors)
+// rms_norm_rope_packed_(q_out, k_out, q_scale, k_scale, positions, packed, q, k, rows, freq_factors)
 // If q or k is absent, the call normalizes and rotates its output in place. With rows, k_out is a cache.
 void rms_norm_rope_packed(StableIValue* stack, uint64_t, uint64_t) {
-    Owned q_out(stack[0]), k_out(stack[1]), q_scale(stack[4]), k_scale(stack[5]), positions(stack[6]), packed(stack[7]);
-    Optional q(stack[2]), k(stack[3]), rows(stack[8]), factors(stack[9]);
+    Owned q_out(stack[0]), k_out(stack[1]), q_scale(stack[2]), k_scale(stack[3]), positions(stack[4]), packed(stack[5]);
+    Optional q(stack[6]), k(stack[7]), rows(stack[8]), factors(stack[9]);
     run({q.get() ? q.get() : q_out.get(), q_out.get()}, {k.get() ? k.get() : k_out.get(), k_out.get()},
         {q_scale.get(), k_scale.get(), positions.get(), rows.get()}, factors, read_packed(packed.get()));
 }

@@ -28,8 +28,10 @@ struct RopeCall {
 };
 
 // rope_packed(x, positions, packed, freq_factors)
+// rope_packed_(x, positions, packed, freq_factors)
+// rope_packed_out(out, x, positions, packed, freq_factors)
 struct RopePackedCall {
-    static constexpr int kSides = 1, kInputs = 4;
+    static constexpr int kSides = 1, kInputs = 4, kOutsAt = 0;
     Owned x[1], positions, packed;
     Optional factors;
     RopePackedCall(StableIValue* s, StableIValue*) : x{Owned(s[0])}, positions(s[1]), packed(s[2]), factors(s[3]) {}
@@ -38,14 +40,6 @@ struct RopePackedCall {
     }
 };
 
-// rope_packed_(out, x, positions, packed, freq_factors)
-// Without x the call is in place. Torch would need a tenth of the time of a decode-sized call to pass the tensor twice.
-void rope_packed(StableIValue* stack, uint64_t, uint64_t) {
-    Owned out(stack[0]), positions(stack[2]), packed(stack[3]);
-    Optional x(stack[1]), factors(stack[4]);
-    run(x.get() ? x.get() : out.get(), positions.get(), factors, unpack("rope", packed.get()), out.get());
-}
-
 }  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
@@ -53,5 +47,6 @@ STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
     m.impl("rope_", &BoxedKernels<RopeCall>::inplace);
     m.impl("rope_out", &BoxedKernels<RopeCall>::out);
     m.impl("rope_packed", &BoxedKernels<RopePackedCall>::functional);
-    m.impl("rope_packed_", &rope_packed);
+    m.impl("rope_packed_", &BoxedKernels<RopePackedCall>::inplace);
+    m.impl("rope_packed_out", &BoxedKernels<RopePackedCall>::out);
 }

@@ -182,20 +182,22 @@ inline Owned empty_of(AtenTensorHandle shaped, AtenTensorHandle typed) {
 // A tensor to rotate, and its output, which is the same tensor in a call in place.
 class Side {
 public:
-    Side(AtenTensorHandle x, AtenTensorHandle out)
-        : out_handle(out), x_(x, out), out_(x == out ? *x_.get() : view_of(out)) {}
+    Side(AtenTensorHandle x, AtenTensorHandle out) : out_handle(out), x_(x, out), is_in_place_(x == out) {
+        if (!is_in_place_) out_ = view_of(out);
+    }
     const npu_rope_tensor* x() const { return x_.get(); }
-    const npu_rope_tensor* out() const { return &out_; }
+    const npu_rope_tensor* out() const { return is_in_place_ ? x_.get() : &out_; }
     const AtenTensorHandle out_handle;
 
 private:
     Readable x_;
+    bool is_in_place_;
     npu_rope_tensor out_;
 };
 
 // The boxed kernels of an operator whose first inputs, x, have an output each. Call(stack, attributes) reads kInputs
 // inputs from the stack; run(outs...) computes. kOutsAt: the index of the outputs in the schema of the out variant,
-// before or after the attributes.
+// before the inputs, before the attributes or after them.
 template <typename Call, typename Sides = std::make_index_sequence<Call::kSides>>
 struct BoxedKernels;
 
@@ -215,7 +217,8 @@ struct BoxedKernels<Call, std::index_sequence<k...>> {
 
     static void out(StableIValue* stack, uint64_t, uint64_t) {
         const std::array<Owned, Call::kSides> outs{Owned(stack[Call::kOutsAt + k])...};
-        const Call call(stack, stack + Call::kInputs + (Call::kOutsAt == Call::kInputs ? Call::kSides : 0));
+        StableIValue* inputs = stack + (Call::kOutsAt == 0 ? Call::kSides : 0);
+        const Call call(inputs, inputs + Call::kInputs + (Call::kOutsAt == Call::kInputs ? Call::kSides : 0));
         call.run(outs[k].get()...);
     }
 };

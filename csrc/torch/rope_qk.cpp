@@ -28,8 +28,10 @@ struct RopeQkCall {
 };
 
 // rope_qk_packed(q, k, positions, packed, freq_factors)
+// rope_qk_packed_(q, k, positions, packed, freq_factors)
+// rope_qk_packed_out(q_out, k_out, q, k, positions, packed, freq_factors)
 struct RopeQkPackedCall {
-    static constexpr int kSides = 2, kInputs = 5;
+    static constexpr int kSides = 2, kInputs = 5, kOutsAt = 0;
     Owned x[2], positions, packed;
     Optional factors;
     RopeQkPackedCall(StableIValue* s, StableIValue*)
@@ -39,15 +41,6 @@ struct RopeQkPackedCall {
     }
 };
 
-// rope_qk_packed_(q_out, k_out, q, k, positions, packed, freq_factors)
-// If q or k is absent, its output is rotated in place.
-void rope_qk_packed(StableIValue* stack, uint64_t, uint64_t) {
-    Owned q_out(stack[0]), k_out(stack[1]), positions(stack[4]), packed(stack[5]);
-    Optional q(stack[2]), k(stack[3]), factors(stack[6]);
-    run({q.get() ? q.get() : q_out.get(), q_out.get()}, {k.get() ? k.get() : k_out.get(), k_out.get()}, positions.get(),
-        factors, unpack("rope_qk", packed.get()));
-}
-
 }  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
@@ -55,5 +48,6 @@ STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
     m.impl("rope_qk_", &BoxedKernels<RopeQkCall>::inplace);
     m.impl("rope_qk_out", &BoxedKernels<RopeQkCall>::out);
     m.impl("rope_qk_packed", &BoxedKernels<RopeQkPackedCall>::functional);
-    m.impl("rope_qk_packed_", &rope_qk_packed);
+    m.impl("rope_qk_packed_", &BoxedKernels<RopeQkPackedCall>::inplace);
+    m.impl("rope_qk_packed_out", &BoxedKernels<RopeQkPackedCall>::out);
 }

@@ -196,12 +196,11 @@ def _packed_operator(inputs: RopeInputs, *, in_place: bool = False) -> Ready:
     packed = torch.frombuffer(
         bytearray(backends.packed_call(inputs.params, True, "exact")), dtype=torch.uint8
     )
-    operators = torch.ops.npu_rope
-    operator = operators.rope_packed_ if len(inputs.xs) == 1 else operators.rope_qk_packed_
+    op = "rope" if len(inputs.xs) == 1 else "rope_qk"
+    operator = getattr(torch.ops.npu_rope, f"{op}_packed_" if in_place else f"{op}_packed_out").default
 
     def call_of(xs: Sequence[Any], outs: Sequence[Any]) -> Callable[[], object]:
-        read = [None] * len(xs) if in_place else xs
-        return partial(operator.default, *outs, *read, inputs.positions, packed)
+        return partial(operator, *(outs if in_place else (*outs, *xs)), inputs.positions, packed)
 
     return _prepare_call(inputs, call_of, in_place=in_place)
 
@@ -244,7 +243,7 @@ def _given_tables(inputs: RopeInputs) -> Ready:
 # Names of the contestants.
 CALL_FLOOR = "call floor: torch.empty_like"
 OUT, IN_PLACE, NEW_TENSOR = "npu_rope.rope(out=)", "npu_rope.rope_ in place", "npu_rope.rope, new tensor"
-PACKED, PACKED_IN_PLACE = "torch.ops rope_packed_", "torch.ops rope_packed_ in place"
+PACKED, PACKED_IN_PLACE = "torch.ops rope_packed_out", "torch.ops rope_packed_"
 SCHEMA = "torch.ops rope_, inference_mode"
 NUMPY = "npu_rope.rope(out=) on NumPy"
 GIVEN_TABLES = "npu_rope.rotary_mul(out=), tables given"
@@ -254,7 +253,7 @@ def for_pairs(name: str) -> str:
     """Return the name of a contestant of ours in rows of queries and keys.
 
     >>> for_pairs(OUT), for_pairs(PACKED)
-    ('npu_rope.rope_qk(out=)', 'torch.ops rope_qk_packed_')
+    ('npu_rope.rope_qk(out=)', 'torch.ops rope_qk_packed_out')
     """
     return re.sub(r"\b(rope|rotary_mul)(?=[_(, ])", r"\1_qk", name)
 

@@ -1,9 +1,9 @@
 """The speed targets of ``npu-rope bench``, judged by the figures of one run.
 
 In the targets of prefill, of small batches and of peers, rope's time is the smaller one of
-``npu_rope.rope(out=)`` and ``rope_packed_``, the operator that it calls. Both write into a preallocated
+``npu_rope.rope(out=)`` and ``rope_packed_out``, the operator that it calls. Both write into a preallocated
 buffer, as the memory floor (a copy of the same bytes), ggml and ONNX Runtime do. In the decode targets, the
-time through torch.ops is the smaller one of ``rope_packed_`` into a preallocated buffer and in place. Rows of
+time through torch.ops is the smaller one of ``rope_packed_out`` and ``rope_packed_``, in place. Rows of
 queries and keys have the same interfaces of ``rope_qk``.
 """
 

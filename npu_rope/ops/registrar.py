@@ -206,7 +206,7 @@ def _npu_refusal(name: str) -> Callable[..., None]:
     to the copies."""
 
     def refuse(*_: Any, **__: Any) -> None:
-        op = re.sub(rf"(_packed_?|{HOT}|_heads_first|_to_halves)$", "", name)
+        op = re.sub(rf"(_packed(_|_out)?|{HOT}|_heads_first|_to_halves)$", "", name)
         raise RuntimeError(f"[{op}] tensors must be on device cpu in {name} but got npu.")
 
     return refuse

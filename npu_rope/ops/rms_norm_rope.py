@@ -213,11 +213,15 @@ def _hot_path(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, An
     given_outs = (k_out,) if q_out is None else (q_out, k_out)
     if q_out is None:
         q_out = torch.empty_like(q, memory_format=_contiguous)
-    read_q, read_k = None if q_out is q else q, None if k_out is k else k
+    required = (q_out, k_out, q_scale, k_scale, positions, packed)
     if rows is None and freq_factors is None:
-        _write_hot(q_out, k_out, read_q, read_k, q_scale, k_scale, positions, packed)
+        if q_out is q and k_out is k:
+            _write_hot(*required)
+        else:
+            _write_hot(*required, None if q_out is q else q, None if k_out is k else k)
     else:
-        _write_hot(q_out, k_out, read_q, read_k, q_scale, k_scale, positions, packed, rows, freq_factors)
+        read_q, read_k = None if q_out is q else q, None if k_out is k else k
+        _write_hot(*required, read_q, read_k, rows, freq_factors)
     # autograd must detect that tensors it saved for a gradient have changed.
     _increment_version(given_outs)
     return q_out, k_out
@@ -227,11 +231,11 @@ def _packed_of(params: Any, epsilon: Any, rounding: Any, angle: Any) -> Any:
     """Return the attributes as one uint8 tensor, cached in params."""
     calls.require_params(OP, params)
     attributes = attributes_of(params, epsilon, rounding, angle)
-    cached = params.__dict__.setdefault("_packed_norm", {})
     key = attributes.epsilon, attributes.intermediate_rounding, attributes.angle
-    if key not in cached:
-        cached[key] = torch.frombuffer(bytearray(backends.packed(OP, attributes)), dtype=torch.uint8)
-    return cached[key]
+    packed = params.__dict__.get("_packed_norm", {}).get(key)
+    if packed is None:
+        packed = calls.keep_packed(params, "_packed_norm", key, backends.packed(OP, attributes))
+    return packed
 
 
 def _check_call(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> None:
@@ -310,8 +314,10 @@ def _call_set_rows(*read: Any, q_out: Any = None, **attributes: Any) -> Call:
     return call, attributes
 
 
-def _call_packed(q_out: Any, k_out: Any, q: Any, k: Any, *rest: Any) -> Call:
-    q_scale, k_scale, positions, packed, rows, factors = (*rest, None, None)[:6]
+def _call_packed(
+    q_out: Any, k_out: Any, q_scale: Any, k_scale: Any, positions: Any, packed: Any, *rest: Any
+) -> Call:
+    q, k, rows, factors = (*rest, None, None, None, None)[:4]
     q, k, outs = q_out if q is None else q, k_out if k is None else k, (q_out, k_out)
     return rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, factors, outs, rows), packed
 
@@ -351,8 +357,8 @@ register(
     ),
     # If q or k is None, its output is the input as well. With rows, k_out is a cache.
     rotations.packed_operator(
-        "rms_norm_rope_packed_(Tensor(a!) q_out, Tensor(b!) k_out, Tensor? q, Tensor? k,"
-        " Tensor q_scale, Tensor k_scale, Tensor positions, Tensor packed, Tensor? rows=None,"
+        "rms_norm_rope_packed_(Tensor(a!) q_out, Tensor(b!) k_out, Tensor q_scale, Tensor k_scale,"
+        " Tensor positions, Tensor packed, Tensor? q=None, Tensor? k=None, Tensor? rows=None,"
         " Tensor? freq_factors=None) -> ()",
         _call_packed,
     ),

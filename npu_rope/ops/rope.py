@@ -149,11 +149,11 @@ def _hot_path(
         if freq_factors is None:
             return _call_hot(x, positions, packed)
         return _call_hot(x, positions, packed, freq_factors.detach())  # they have no gradient
-    read = None if out is x else x
-    if freq_factors is None:
-        _write_hot(out, read, positions, packed)
+    factors = () if freq_factors is None else (freq_factors,)
+    if out is x:
+        _rotate_hot(x, positions, packed, *factors)
     else:
-        _write_hot(out, read, positions, packed, freq_factors)
+        _write_hot(out, x, positions, packed, *factors)
     # autograd must detect that a tensor it saved for a gradient has changed.
     _increment_version((out,))
     return out
@@ -166,7 +166,8 @@ if torch is not None:
     _Tensor = torch.Tensor
     _is_compiling, _is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
     _call_hot = gradients.callable_of(torch.ops.npu_rope.rope_packed.default)
-    _write_hot = gradients.callable_of(torch.ops.npu_rope.rope_packed_.default)
+    _rotate_hot = gradients.callable_of(torch.ops.npu_rope.rope_packed_.default)
+    _write_hot = gradients.callable_of(torch.ops.npu_rope.rope_packed_out.default)
     _enable_grad = torch._C._set_grad_enabled
     _increment_version = torch._C._increment_version
 

@@ -181,11 +181,11 @@ def _hot_path(
         both: tuple[Any, Any] = _call_hot(q, k, positions, packed, *factors)
         return both
     q_out, k_out = out
-    read_q, read_k = None if q_out is q else q, None if k_out is k else k
-    if freq_factors is None:
-        _write_hot(q_out, k_out, read_q, read_k, positions, packed)
+    factors = () if freq_factors is None else (freq_factors,)
+    if q_out is q and k_out is k:
+        _rotate_hot(q, k, positions, packed, *factors)
     else:
-        _write_hot(q_out, k_out, read_q, read_k, positions, packed, freq_factors)
+        _write_hot(q_out, k_out, q, k, positions, packed, *factors)
     # autograd must detect that tensors it saved for a gradient have changed.
     _increment_version((q_out, k_out))
     return q_out, k_out
@@ -198,7 +198,8 @@ if torch is not None:
     _Tensor = torch.Tensor
     _is_compiling, _is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
     _call_hot = gradients.callable_of(torch.ops.npu_rope.rope_qk_packed.default)
-    _write_hot = gradients.callable_of(torch.ops.npu_rope.rope_qk_packed_.default)
+    _rotate_hot = gradients.callable_of(torch.ops.npu_rope.rope_qk_packed_.default)
+    _write_hot = gradients.callable_of(torch.ops.npu_rope.rope_qk_packed_out.default)
     _enable_grad = torch._C._set_grad_enabled
     _increment_version = torch._C._increment_version
 

@@ -164,8 +164,9 @@ def on_cpu(call: CallTensors[Any], attributes: dict[str, Any]) -> None:
 
 # Make a TorchOperator of rope, rope_qk or rope_set_rows.
 rope_operator = partial(TorchOperator, check=calls.check_traced, on_cpu=on_cpu)
-# Make the TorchOperator of their hot path, whose attributes are packed into one uint8 tensor (packed_of). In
-# place, x is omitted: passing a tensor takes torch a tenth of the time of a decode-sized call.
+# Make the TorchOperator of their hot path, whose attributes are packed into one uint8 tensor (packed_of).
+# Optional tensors are last, where a call leaves them out: None takes torch a tenth of the time of a
+# decode-sized call, as a tensor does.
 packed_operator = partial(
     TorchOperator, check=calls.check_packed, on_cpu=executors.on_cpu_packed, hot_path=True, on_npu=False
 )
@@ -191,16 +192,22 @@ def register_rotation(
     def call_in_place(*given: Any, **attributes: Any) -> Call:
         return make(*given, *[None] * (n + 2 - len(given)), registrar.one_or_all(given[:n])), attributes
 
-    def call_packed_new(*given: Any) -> Call:
+    def call_packed(out: tuple[Any, ...], given: tuple[Any, ...]) -> Call:
         positions, packed, *factors = given[n:]
-        return make(*given[:n], positions, factors[0] if factors else None, None), packed
+        factor = factors[0] if factors else None
+        return make(*given[:n], positions, factor, registrar.one_or_all(out) if out else None), packed
 
-    def call_packed(*given: Any) -> Call:
-        out, (positions, packed, *factors) = given[:n], given[2 * n :]
-        read = (written if x is None else x for written, x in zip(out, given[n:], strict=False))
-        return make(*read, positions, factors[0] if factors else None, registrar.one_or_all(out)), packed
+    def call_packed_new(*given: Any) -> Call:
+        return call_packed((), given)
+
+    def call_packed_out(*given: Any) -> Call:
+        return call_packed(given[:n], given[n:])
+
+    def call_packed_in_place(*given: Any) -> Call:
+        return call_packed(given[:n], given)
 
     read, angles = registrar.schema_of_inputs(xs), "Tensor positions, Tensor? freq_factors=None"
+    packed_angles = "Tensor positions, Tensor packed, Tensor? freq_factors=None"
     result = "Tensor" if n == 1 else "(Tensor, Tensor)"
     accepted, refused = ("x itself", "another tensor") if n == 1 else ("(q, k)", "other tensors")
     registrar.register(
@@ -223,14 +230,16 @@ def register_rotation(
             functional=op,
         ),
         packed_operator(
-            f"{op}_packed({read}, Tensor positions, Tensor packed, Tensor? freq_factors=None) -> {result}",
+            f"{op}_packed({read}, {packed_angles}) -> {result}",
             call_packed_new,
             results=registrar.like_xs(*outs),
         ),
         packed_operator(
-            f"{op}_packed_({registrar.schema_of_outputs(outs)}, {', '.join(f'Tensor? {x}' for x in xs)},"
-            " Tensor positions, Tensor packed, Tensor? freq_factors=None) -> ()",
-            call_packed,
+            f"{op}_packed_({registrar.schema_of_outputs(xs)}, {packed_angles}) -> ()", call_packed_in_place
+        ),
+        packed_operator(
+            f"{op}_packed_out({registrar.schema_of_outputs(outs)}, {read}, {packed_angles}) -> ()",
+            call_packed_out,
         ),
     )
 

@@ -280,7 +280,7 @@ calls = {
     "rows positions": lambda: rope_set_rows(x, npu(at), slots, cache, p),
     "rows factors": lambda: rope_set_rows(x, at, slots, cache, p, npu(factors)),
     "cache": lambda: rope_set_rows(x, at, slots, npu(cache), p),
-    "packed": lambda: torch.ops.npu_rope.rope_packed_(npu(x), None, npu(at), packed),
+    "packed": lambda: torch.ops.npu_rope.rope_packed_(npu(x), npu(at), packed),
 }
 before = x.clone()
 found = {}

@@ -152,7 +152,7 @@ def test_an_error_of_a_schema_names_its_rope_mode(op, device):
 def test_packed_attributes_must_have_their_size():
     x, positions = torch.tensor(X), torch.tensor(POSITIONS)
     with pytest.raises(RuntimeError) as caught:
-        torch.ops.npu_rope.rope_packed_(x, None, positions, torch.zeros(7, dtype=torch.uint8))
+        torch.ops.npu_rope.rope_packed_(x, positions, torch.zeros(7, dtype=torch.uint8))
     error = native.raised_by_torch(str(caught.value))
     assert type(error) is InvalidValue
     assert (error.argument, error.value) == ("packed", "another tensor")

@@ -89,21 +89,25 @@ def test_opcheck_rope_qk_packed(which):
     q, k, positions, factors, _ = list(samples())[which]
     packed = torch.frombuffer(bytearray(backends.packed_call(PARAMS, True, "exact")), dtype=torch.uint8)
     outs = torch.empty_like(q), torch.empty_like(k)
-    operator = OPS.rope_qk_packed_.default
-    torch.library.opcheck(operator, (*outs, q, k, positions, packed, factors))
-    torch.library.opcheck(operator, (q.clone(), k.clone(), None, None, positions, packed, factors))
+    torch.library.opcheck(OPS.rope_qk_packed_out.default, (*outs, q, k, positions, packed, factors))
+    torch.library.opcheck(
+        OPS.rope_qk_packed_.default, (q.clone(), k.clone(), positions, packed, factors)
+    )
 
 
-def test_rope_qk_packed_without_an_input_rotates_its_output_in_place():
+def test_rope_qk_packed_out_rotates_a_tensor_that_is_its_own_output_in_place():
     q, k, positions, factors, _ = next(iter(samples()))
     packed = torch.frombuffer(bytearray(backends.packed_call(PARAMS, True, "exact")), dtype=torch.uint8)
     expected = two_ropes(q, k, positions, PARAMS)
     for has_inputs in product([False, True], repeat=2):
         sides = list(zip((q, k), has_inputs, strict=True))
         outs = [torch.empty_like(x) if has_input else x.clone() for x, has_input in sides]
-        inputs = [x if has_input else None for x, has_input in sides]
-        OPS.rope_qk_packed_.default(*outs, *inputs, positions, packed, factors)
+        inputs = [x if has_input else out for (x, has_input), out in zip(sides, outs, strict=True)]
+        OPS.rope_qk_packed_out.default(*outs, *inputs, positions, packed, factors)
         assert equal(outs, expected)
+    in_place = q.clone(), k.clone()
+    OPS.rope_qk_packed_.default(*in_place, positions, packed, factors)
+    assert equal(in_place, expected)
 
 
 def test_a_packed_tensor_of_the_wrong_size_is_refused():
@@ -111,7 +115,7 @@ def test_a_packed_tensor_of_the_wrong_size_is_refused():
     with pytest.raises(
         (RuntimeError, ValueError), match=r"\[rope_qk\] packed must be the \d+ contiguous bytes"
     ):
-        OPS.rope_qk_packed_.default(q, k, None, None, positions, torch.zeros(7, dtype=torch.uint8))
+        OPS.rope_qk_packed_.default(q, k, positions, torch.zeros(7, dtype=torch.uint8))
 
 
 # ---- torch.compile ---------------------------------------------------------------------------------

@@ -83,17 +83,18 @@ def test_opcheck_rope_out(which):
 def test_opcheck_rope_packed(which):
     x, positions, factors, _ = list(samples(False))[which]
     packed = torch.frombuffer(bytearray(backends.packed_call(PARAMS, True, "exact")), dtype=torch.uint8)
-    torch.library.opcheck(OPS.rope_packed_.default, (torch.empty_like(x), x, positions, packed, factors))
-    torch.library.opcheck(OPS.rope_packed_.default, (x.clone(), None, positions, packed, factors))
+    torch.library.opcheck(OPS.rope_packed_out.default, (torch.empty_like(x), x, positions, packed, factors))
+    torch.library.opcheck(OPS.rope_packed_.default, (x.clone(), positions, packed, factors))
 
 
-def test_rope_packed_without_x_rotates_out_in_place():
+def test_rope_packed_rotates_in_place_and_into_given_memory():
     x, positions, factors, _ = next(iter(samples(False)))
     packed = torch.frombuffer(bytearray(backends.packed_call(PARAMS, True, "exact")), dtype=torch.uint8)
     out, in_place = torch.empty_like(x), x.clone()
-    OPS.rope_packed_.default(out, x, positions, packed, factors)
-    OPS.rope_packed_.default(in_place, None, positions, packed, factors)
+    OPS.rope_packed_out.default(out, x, positions, packed, factors)
+    OPS.rope_packed_.default(in_place, positions, packed, factors)
     assert torch.equal(out, in_place)
+    assert torch.equal(out, OPS.rope_packed.default(x, positions, packed, factors))
     assert not torch.equal(in_place, x)
 
 
