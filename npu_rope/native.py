@@ -11,7 +11,7 @@ import struct
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -182,6 +182,13 @@ def packed(op: str, attributes: Any) -> bytes:
     return bytes(packed_type(op)(*attribute_values(op, attributes)))
 
 
+@lru_cache(maxsize=256)
+def packed_values(op: str, *values: Any) -> bytes:
+    """Return :func:`packed` for the values of attributes without a RopeParams, in the order of
+    :data:`ENTRIES`."""
+    return bytes(packed_type(op)(*values))
+
+
 class CCall(C.Structure):
     """``npu_rope_call``."""
 
@@ -225,25 +232,56 @@ def raised_by_torch(message: str) -> BrokenRule | None:
     return None
 
 
-def small_entries(path: Path) -> dict[str, Callable[..., int]]:
+# Functions and objects of Python, in the order of the struct Python of csrc/capi/python.cpp.
+_OF_PYTHON = (
+    "PyObject_GetBuffer",
+    "PyBuffer_Release",
+    "PyBytes_AsStringAndSize",
+    "PyCFunction_NewEx",
+    "Py_IncRef",
+    "Py_DecRef",
+    "PyObject_CallObject",
+    "PyObject_IsTrue",
+    "PyErr_Clear",
+)
+
+
+def small_entries(
+    path: Path, torch_exchange: Any = None, watchers: Sequence[Callable[[], Any]] = ()
+) -> dict[str, Callable[..., bool]]:
     """Return the functions that run operators on small arrays, with the interpreter's lock held.
 
-    They take what the functions of :data:`ENTRIES` take, but arrays instead of tensors, and None for absent
-    ones. They return 0; for a call that they do not run, another number or an exception. The dictionary is
-    empty if the interpreter lacks the functions of the buffer protocol.
+    They take the attributes as :func:`packed` returns them, the inputs, None for absent ones, and the
+    outputs. They return True, or False for a call that they do not run. The dictionary is empty if the
+    interpreter lacks a function that they need.
+
+    Args:
+        path: the library's file.
+        torch_exchange: ``torch.Tensor.__dlpack_c_exchange_api__``: the functions take tensors instead of
+            arrays. The caller excludes tensors that do not own plain memory. The dictionary is empty if the
+            library does not know this version of DLPack's interface.
+        watchers: functions of torch, which must never be freed. The library runs no call on tensors while one
+            of them returns a true object.
     """
     try:
-        get, release = C.pythonapi.PyObject_GetBuffer, C.pythonapi.PyBuffer_Release
+        of_python = [getattr(C.pythonapi, name) for name in _OF_PYTHON]
+        pointer = C.pythonapi.PyCapsule_GetPointer
     except AttributeError:
         return {}
     library = C.PyDLL(str(path))
-    library.npu_rope_python_use(C.cast(get, C.c_void_p), C.cast(release, C.c_void_p), C.py_object(None))
-    entries: dict[str, Any] = {op: getattr(library, f"npu_rope_python_{op}") for op in _SMALL_ENTRIES}
-    for op, entry in entries.items():
-        read, attributes, written = ENTRIES[op]
-        types = [_ATTRIBUTE_TYPES[name] for name in attributes]
-        entry.argtypes = [C.py_object] * read + types + [C.py_object] * written
-    return entries
+    objects = [C.c_void_p(id(one)) for one in (None, True, False, ())]
+    given = [C.cast(function, C.c_void_p) for function in of_python] + objects
+    library.npu_rope_python_use((C.c_void_p * len(given))(*given))
+    if torch_exchange is not None:
+        pointer.restype, pointer.argtypes = C.c_void_p, [C.py_object, C.c_char_p]
+        exchange = pointer(torch_exchange, b"dlpack_exchange_api")
+        addresses = (C.c_void_p * len(watchers))(*map(id, watchers))
+        if not library.npu_rope_python_use_torch(C.c_void_p(exchange), addresses, C.c_size_t(len(watchers))):
+            return {}
+    library.npu_rope_python_function.restype = C.py_object
+    return {
+        op: library.npu_rope_python_function(op.encode(), torch_exchange is not None) for op in _SMALL_ENTRIES
+    }
 
 
 class Native:

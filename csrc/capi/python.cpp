@@ -1,18 +1,22 @@
-// Call operators on small NumPy arrays, for the Python package only. A decode-sized call on arrays that are described
-// in Python takes five times as long.
+// Call operators on small NumPy arrays and on small torch tensors of the CPU, for the Python package only. A call takes
+// a third or less of the time of a decode-sized call through ctypes or through torch's operators.
 //
-// The functions take Python objects and are called with the interpreter's lock. They read an object through the buffer
-// protocol, whose two functions and whose struct are part of Python's stable ABI from 3.11 on and are the same in 3.10
-// (docs.python.org, "Buffer Protocol"). Therefore they need neither Python's headers nor a library for each version.
+// The calls are Python functions that take Python objects and have the interpreter's lock. They read an array through
+// the buffer protocol (docs.python.org, "Buffer Protocol"), and a torch tensor through DLPack's exchange interface
+// (github.com/dmlc/dlpack, include/dlpack/dlpack.h, DLPackExchangeAPI; pytorch/pytorch#169724). All functions and
+// structs of Python that are used here are part of its stable ABI from 3.11 on and are the same in 3.10. Therefore this
+// file needs neither Python's headers nor a library for each version of Python or of torch.
+//
 // A call that such a function cannot run is refused, and nothing is written. The caller then takes the usual path,
 // which runs the call or reports its error.
 #include <cstddef>
 #include <cstring>
+#include <type_traits>
 
 #include "csrc/capi/common.h"
 #include "csrc/core/dtype.h"
 
-namespace npu_rope {
+namespace npu_rope::python_calls {
 namespace {
 
 // Py_buffer of Python's pybuffer.h.
@@ -28,16 +32,62 @@ struct Buffer {
 // PyBUF_FORMAT | PyBUF_STRIDES, and PyBUF_WRITABLE
 constexpr int kRead = 0x4 | 0x18, kWrite = kRead | 0x1;
 
+// PyMethodDef of Python's methodobject.h, with the flag METH_FASTCALL.
+using Function = void* (*)(void* self, void* const* arguments, ptrdiff_t count);
+struct Method {
+    const char* name;
+    Function function;
+    int flags;
+    const char* documentation;
+};
+constexpr int kFastCall = 0x80;
+
+// DLTensor and DLPackExchangeAPI of dlpack.h, version 1. Only the first member of a version's struct is the same in all
+// versions; older versions follow as a list.
+struct DlTensor {
+    void* data;
+    int32_t device_type, device_id, ndim;
+    uint8_t type_code, type_bits;
+    uint16_t type_lanes;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+};
+struct DlExchange {
+    uint32_t major_version, minor_version;
+    const DlExchange* older;
+    void *allocate, *export_managed, *import_managed;
+    int (*export_tensor)(void* object, DlTensor* tensor);  // may be NULL
+    void* current_stream;
+};
+constexpr uint32_t kDlVersion = 1;
+constexpr int32_t kDlCpu = 1;
+enum DlTypeCode : uint8_t { kDlInt = 0, kDlFloat = 2, kDlBfloat = 4 };
+
+// Python's functions and objects. The Python package passes them.
 struct Python {
     int (*get_buffer)(void* object, Buffer* buffer, int flags);
     void (*release_buffer)(Buffer* buffer);
-    void* none;
+    int (*get_bytes)(void* object, char** bytes, ptrdiff_t* count);
+    void* (*new_function)(Method* method, void* self, void* module);
+    void (*add_reference)(void* object);
+    void (*drop_reference)(void* object);
+    void* (*call)(void* function, void* arguments);
+    int (*is_true)(void* object);
+    void (*clear_error)();
+    void *none, *true_object, *false_object, *no_arguments;
 };
 Python g_python = {};
 
-// Larger arrays take the usual path, which releases the interpreter's lock.
-constexpr ptrdiff_t kMostBytes = 256 << 10;
-constexpr npu_rope_status kRefused = NPU_ROPE_INVALID_VALUE;  // of a call without small arrays only
+// torch's interface for tensors, and a tuple of functions of torch. Each returns a false object unless a part of torch,
+// such as a profiler, has to see each call.
+const DlExchange* g_exchange = nullptr;
+constexpr size_t kMostWatchers = 8;
+void* g_watchers[kMostWatchers] = {};
+
+// Larger tensors take the usual path, which releases the interpreter's lock.
+constexpr int64_t kMostBytes = 512 << 10;
+
+// ---- arrays and tensors -----------------------------------------------------------------------------
 
 // Returns the type of a buffer's elements in the machine's byte order, or -1. struct's characters: docs.python.org.
 int32_t dtype_of(const Buffer& buffer) {
@@ -50,101 +100,224 @@ int32_t dtype_of(const Buffer& buffer) {
     return buffer.item_bytes == dtype_bytes(dtype) ? dtype : -1;
 }
 
-// The arrays of a call. None is an absent one.
-template <size_t N>
-class Arrays {
+// A NumPy array, whose buffer this object holds.
+class Array {
 public:
-    // outputs: the number of the last objects that are written. Each object is an array or None.
-    Arrays(void* const (&objects)[N], size_t outputs) {
-        for (size_t k = 0; k < N && is_small_; ++k)
-            if (objects[k] != g_python.none) is_small_ = read(objects[k], k, k + outputs < N ? kRead : kWrite);
+    Array() = default;
+    Array(const Array&) = delete;
+    ~Array() {
+        if (buffer_.owner) g_python.release_buffer(&buffer_);
     }
-    ~Arrays() {
-        for (Buffer& buffer : buffers_)
-            if (buffer.owner) g_python.release_buffer(&buffer);
-    }
-    Arrays(const Arrays&) = delete;
-    Arrays& operator=(const Arrays&) = delete;
 
-    bool is_small() const { return is_small_; }
-    const npu_rope_tensor* operator[](size_t k) const { return buffers_[k].owner ? &tensors_[k] : nullptr; }
-
-private:
-    bool read(void* object, size_t k, int flags) {
-        Buffer& buffer = buffers_[k];
-        if (g_python.get_buffer(object, &buffer, flags) != 0) {
-            buffer.owner = nullptr;
-            return false;  // ctypes raises Python's error
+    // Fills *t. Returns false for an array that is refused.
+    bool read(void* object, bool is_output, npu_rope_tensor* t) {
+        if (g_python.get_buffer(object, &buffer_, is_output ? kWrite : kRead) != 0) {
+            buffer_.owner = nullptr;
+            g_python.clear_error();
+            return false;
         }
-        if (buffer.ndim > NPU_ROPE_MAX_NDIM || buffer.bytes > kMostBytes) return false;
-        npu_rope_tensor& t = tensors_[k];
-        t.data = buffer.data;
-        t.dtype = dtype_of(buffer);
-        t.ndim = buffer.ndim;
-        if (t.dtype < 0) return false;
-        for (int d = 0; d < t.ndim; ++d) {
-            if (buffer.strides[d] % buffer.item_bytes != 0) return false;
-            t.shape[d] = buffer.shape[d];
-            t.stride[d] = buffer.strides[d] / buffer.item_bytes;
+        if (buffer_.ndim > NPU_ROPE_MAX_NDIM || buffer_.bytes > kMostBytes) return false;
+        t->data = buffer_.data;
+        t->dtype = dtype_of(buffer_);
+        t->ndim = buffer_.ndim;
+        if (t->dtype < 0) return false;
+        for (int d = 0; d < t->ndim; ++d) {
+            if (buffer_.strides[d] % buffer_.item_bytes != 0) return false;
+            t->shape[d] = buffer_.shape[d];
+            t->stride[d] = buffer_.strides[d] / buffer_.item_bytes;
         }
         return true;
     }
 
-    Buffer buffers_[N] = {};
-    npu_rope_tensor tensors_[N] = {};
-    bool is_small_ = true;
+    static bool is_watched() { return false; }
+
+private:
+    Buffer buffer_ = {};
 };
 
+int32_t dtype_of(const DlTensor& tensor) {
+    if (tensor.type_lanes != 1) return -1;
+    switch (tensor.type_code << 8 | tensor.type_bits) {
+        case kDlFloat << 8 | 32:
+            return NPU_ROPE_FLOAT32;
+        case kDlFloat << 8 | 16:
+            return NPU_ROPE_FLOAT16;
+        case kDlBfloat << 8 | 16:
+            return NPU_ROPE_BFLOAT16;
+        case kDlFloat << 8 | 64:
+            return NPU_ROPE_FLOAT64;
+        case kDlInt << 8 | 32:
+            return NPU_ROPE_INT32;
+        case kDlInt << 8 | 64:
+            return NPU_ROPE_INT64;
+        default:
+            return -1;
+    }
+}
+
+// A torch tensor, which the caller's reference keeps alive. The caller has excluded tensors whose elements differ from
+// their memory: subclasses and tensors with the negative bit.
+class Tensor {
+public:
+    bool read(void* object, bool /*is_output*/, npu_rope_tensor* t) {
+        DlTensor tensor;
+        if (g_exchange->export_tensor(object, &tensor) != 0) {
+            g_python.clear_error();
+            return false;
+        }
+        if (tensor.device_type != kDlCpu || tensor.ndim > NPU_ROPE_MAX_NDIM) return false;
+        t->data = static_cast<char*>(tensor.data) + tensor.byte_offset;
+        t->dtype = dtype_of(tensor);
+        t->ndim = tensor.ndim;
+        if (t->dtype < 0 || (t->ndim > 0 && !tensor.strides)) return false;
+        int64_t bytes = dtype_bytes(t->dtype);
+        for (int d = 0; d < t->ndim; ++d) {
+            t->shape[d] = tensor.shape[d];
+            t->stride[d] = tensor.strides[d];
+            if (__builtin_mul_overflow(bytes, t->shape[d], &bytes) || bytes > kMostBytes) return false;
+        }
+        return true;
+    }
+
+    // Returns whether torch has to see calls.
+    static bool is_watched() {
+        for (void* watcher : g_watchers) {
+            if (!watcher) break;
+            void* const result = g_python.call(watcher, g_python.no_arguments);
+            const int answer = result ? g_python.is_true(result) : -1;
+            if (result) g_python.drop_reference(result);
+            if (answer < 0) g_python.clear_error();
+            if (answer != 0) return true;
+        }
+        return false;
+    }
+};
+
+// ---- operators --------------------------------------------------------------------------------------
+
+// The attributes of each operator as npu_rope/native.py packs them.
+struct RopeAttributes {
+    npu_rope_params params;
+    int32_t forward;
+    npu_rope_angle angle;
+};
+struct RotaryAttributes {
+    int32_t interleaved;
+    int64_t rotary_dim, offset;
+    int32_t forward;
+};
+struct NormAttributes {
+    int64_t axis;
+    double epsilon;
+    int64_t stash_type;
+};
+struct NormRopeAttributes {
+    npu_rope_params params;
+    double epsilon;
+    int32_t intermediate_rounding;
+    npu_rope_angle angle;
+};
+
+// A call's tensors, outputs last. NULL is an absent one.
+template <size_t N>
+using Tensors = const npu_rope_tensor* const (&)[N];
+
+npu_rope_status run(const RopeAttributes& a, Tensors<4> t) {
+    return npu_rope_rope(t[0], t[1], t[2], &a.params, a.forward, a.angle, t[3]);
+}
+npu_rope_status run(const RopeAttributes& a, Tensors<6> t) {
+    return npu_rope_rope_qk(t[0], t[1], t[2], t[3], &a.params, a.forward, a.angle, t[4], t[5]);
+}
+npu_rope_status run(const RotaryAttributes& a, Tensors<4> t) {
+    return npu_rope_rotary_mul(t[0], t[1], t[2], a.interleaved, a.rotary_dim, a.offset, a.forward, t[3]);
+}
+npu_rope_status run(const NormAttributes& a, Tensors<3> t) {
+    return npu_rope_rms_norm(t[0], t[1], a.axis, a.epsilon, a.stash_type, t[2]);
+}
+npu_rope_status run(const NormRopeAttributes& a, Tensors<8> t) {
+    return npu_rope_rms_norm_rope(t[0], t[1], t[2], t[3], t[4], t[5], &a.params, a.epsilon, a.intermediate_rounding,
+                                  a.angle, t[6], t[7]);
+}
+
+// Runs a call of Python: function(attributes, tensor...). The last kOutputs of kTensors tensors are written.
+template <class Attributes, size_t kTensors, size_t kOutputs, class Object>
+bool runs(void* const* arguments) {
+    if (Object::is_watched()) return false;
+    char* bytes;
+    ptrdiff_t count;
+    if (g_python.get_bytes(arguments[0], &bytes, &count) != 0) {
+        g_python.clear_error();
+        return false;
+    }
+    Attributes attributes;
+    if (count != ptrdiff_t{sizeof attributes}) return false;
+    std::memcpy(&attributes, bytes, sizeof attributes);
+    Object objects[kTensors];
+    npu_rope_tensor memory[kTensors];
+    const npu_rope_tensor* tensors[kTensors] = {};
+    for (size_t k = 0; k < kTensors; ++k) {
+        if (arguments[1 + k] == g_python.none) continue;
+        if (!objects[k].read(arguments[1 + k], k + kOutputs >= kTensors, &memory[k])) return false;
+        // The same object gets the same struct: the library then checks its memory once.
+        size_t same = 0;
+        while (arguments[1 + same] != arguments[1 + k]) ++same;
+        tensors[k] = &memory[same];
+    }
+    return run(attributes, tensors) == NPU_ROPE_OK;
+}
+
+template <class Attributes, size_t kTensors, size_t kOutputs, class Object>
+void* function(void* /*self*/, void* const* arguments, ptrdiff_t count) {
+    const bool done = count == 1 + kTensors && runs<Attributes, kTensors, kOutputs, Object>(arguments);
+    void* const result = done ? g_python.true_object : g_python.false_object;
+    g_python.add_reference(result);
+    return result;
+}
+
+template <class Attributes, size_t kTensors, size_t kOutputs>
+struct Methods {
+    Method methods[2];  // for arrays, for tensors
+    explicit constexpr Methods(const char* name)
+        : methods{{name, function<Attributes, kTensors, kOutputs, Array>, kFastCall, nullptr},
+                  {name, function<Attributes, kTensors, kOutputs, Tensor>, kFastCall, nullptr}} {}
+};
+Methods<RopeAttributes, 4, 1> g_rope("rope");
+Methods<RopeAttributes, 6, 2> g_rope_qk("rope_qk");
+Methods<RotaryAttributes, 4, 1> g_rotary_mul("rotary_mul");
+Methods<NormAttributes, 3, 1> g_rms_norm("rms_norm");
+Methods<NormRopeAttributes, 8, 2> g_rms_norm_rope("rms_norm_rope");
+
 }  // namespace
-}  // namespace npu_rope
+}  // namespace npu_rope::python_calls
 
 extern "C" {
 
-// Gives the functions PyObject_GetBuffer and PyBuffer_Release, and the object None.
-NPU_ROPE_API void npu_rope_python_use(void* get_buffer, void* release_buffer, void* none) {
-    using namespace npu_rope;
-    g_python = {reinterpret_cast<decltype(g_python.get_buffer)>(get_buffer),
-                reinterpret_cast<decltype(g_python.release_buffer)>(release_buffer), none};
+// Gives Python's functions and objects, in the order of the struct Python.
+NPU_ROPE_API void npu_rope_python_use(void* const* functions_and_objects) {
+    std::memcpy(&npu_rope::python_calls::g_python, functions_and_objects, sizeof npu_rope::python_calls::g_python);
 }
 
-NPU_ROPE_API npu_rope_status npu_rope_python_rope(void* x, void* positions, void* freq_factors,
-                                                  const npu_rope_params* params, int32_t forward, npu_rope_angle angle,
-                                                  void* out) {
-    const npu_rope::Arrays<4> a({x, positions, freq_factors, out}, 1);
-    return a.is_small() ? npu_rope_rope(a[0], a[1], a[2], params, forward, angle, a[3]) : npu_rope::kRefused;
+// Gives the struct in torch.Tensor's capsule, and the functions of g_watchers, which the caller keeps alive. Returns
+// whether this library can read tensors by the struct.
+NPU_ROPE_API int32_t npu_rope_python_use_torch(const void* exchange, void* const* watchers, size_t count) {
+    using namespace npu_rope::python_calls;
+    const auto* found = static_cast<const DlExchange*>(exchange);
+    while (found && found->major_version != kDlVersion) found = found->older;
+    if (!found || !found->export_tensor || count > kMostWatchers) return 0;
+    g_exchange = found;
+    std::memcpy(g_watchers, watchers, count * sizeof *watchers);
+    return 1;
 }
 
-NPU_ROPE_API npu_rope_status npu_rope_python_rope_qk(void* q, void* k, void* positions, void* freq_factors,
-                                                     const npu_rope_params* params, int32_t forward,
-                                                     npu_rope_angle angle, void* q_out, void* k_out) {
-    const npu_rope::Arrays<6> a({q, k, positions, freq_factors, q_out, k_out}, 2);
-    return a.is_small() ? npu_rope_rope_qk(a[0], a[1], a[2], a[3], params, forward, angle, a[4], a[5])
-                        : npu_rope::kRefused;
-}
-
-NPU_ROPE_API npu_rope_status npu_rope_python_rotary_mul(void* x, void* cos, void* sin, int32_t interleaved,
-                                                        int64_t rotary_dim, int64_t offset, int32_t forward,
-                                                        void* out) {
-    const npu_rope::Arrays<4> a({x, cos, sin, out}, 1);
-    return a.is_small() ? npu_rope_rotary_mul(a[0], a[1], a[2], interleaved, rotary_dim, offset, forward, a[3])
-                        : npu_rope::kRefused;
-}
-
-NPU_ROPE_API npu_rope_status npu_rope_python_rms_norm(void* x, void* scale, int64_t axis, double epsilon,
-                                                      int64_t stash_type, void* out) {
-    const npu_rope::Arrays<3> a({x, scale, out}, 1);
-    return a.is_small() ? npu_rope_rms_norm(a[0], a[1], axis, epsilon, stash_type, a[2]) : npu_rope::kRefused;
-}
-
-NPU_ROPE_API npu_rope_status npu_rope_python_rms_norm_rope(void* q, void* k, void* q_scale, void* k_scale,
-                                                           void* positions, void* freq_factors,
-                                                           const npu_rope_params* params, double epsilon,
-                                                           int32_t intermediate_rounding, npu_rope_angle angle,
-                                                           void* q_out, void* k_out) {
-    const npu_rope::Arrays<8> a({q, k, q_scale, k_scale, positions, freq_factors, q_out, k_out}, 2);
-    return a.is_small() ? npu_rope_rms_norm_rope(a[0], a[1], a[2], a[3], a[4], a[5], params, epsilon,
-                                                 intermediate_rounding, angle, a[6], a[7])
-                        : npu_rope::kRefused;
+// Returns a new Python function for an operator on arrays, or on tensors. NULL if the operator has none, or with
+// Python's error.
+NPU_ROPE_API void* npu_rope_python_function(const char* op, int32_t on_tensors) {
+    using namespace npu_rope::python_calls;
+    for (Method* methods :
+         {g_rope.methods, g_rope_qk.methods, g_rotary_mul.methods, g_rms_norm.methods, g_rms_norm_rope.methods})
+        if (std::strcmp(op, methods->name) == 0)
+            return g_python.new_function(&methods[on_tensors != 0], nullptr, nullptr);
+    return nullptr;
 }
 
 }  // extern "C"

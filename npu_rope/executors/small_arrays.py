@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes as C
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,6 @@ import numpy as np
 from npu_rope import native
 from npu_rope.params import RopeParams
 from npu_rope.values import ANGLE_POLICIES
-
-ANGLE_CODES = {policy: code for code, policy in enumerate(ANGLE_POLICIES)}
 
 
 def run(
@@ -42,9 +39,32 @@ def run(
             return None
     try:
         if attributes[0].__class__ is RopeParams:
-            attributes = attributes[0].__dict__["_c_params"], *attributes[1:-1], ANGLE_CODES[attributes[-1]]
+            packed = packed_with_params(op, *attributes)
+        else:
+            packed = native.packed_values(op, *attributes)
         results = tuple(outs or [np.empty(x.shape, (x if typed is None else typed).dtype) for x in xs])
-        status = native.load().small_entries[op](*xs, *other_inputs, *attributes, *results)
-    except (KeyError, AttributeError, TypeError, ValueError, BufferError, C.ArgumentError):
+        done = native.load().small_entries[op](packed, *xs, *other_inputs, *results)
+    except (KeyError, AttributeError, TypeError, ValueError):
         return None
-    return results if status == 0 else None
+    return results if done else None
+
+
+def packed_with_params(op: str, params: RopeParams, *values: Any) -> bytes:
+    """Return the attributes of an operator as :func:`npu_rope.native.packed` does, cached in params.
+
+    Args:
+        values: the attributes after params, the last of which is the angle policy.
+
+    Raises:
+        ValueError: the angle policy is no name of one.
+    """
+    cached: dict[Any, bytes] = params.__dict__.setdefault("_packed_bytes", {})
+    try:
+        return cached[values]
+    except KeyError:
+        *others, angle = values
+        policy = -1 if angle.__class__ is not str else ANGLE_POLICIES.index(angle)
+        if policy < 0:  # the number 1 equals True
+            raise ValueError(angle) from None
+        packed = bytes(native.packed_type(op)(native.c_params(params), *others, policy))
+        return cached.setdefault(values, packed)

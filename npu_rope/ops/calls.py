@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from npu_rope import backends
+from npu_rope import backends, native
 from npu_rope.call_tensors import CallTensors
 from npu_rope.errors import BrokenRule, GradientRefused, bad_type, bad_value, broken
 from npu_rope.executors import rules, sim
@@ -117,6 +117,20 @@ def is_plain_cpu_tensor(x: Any) -> bool:
         and _function_transforms() is None
         and _forward_ad._current_level < 0
     )
+
+
+@cache
+def direct_function(op: str) -> Callable[..., bool]:
+    """Return the function of ``native.small_entries`` that runs an operator on small CPU tensors.
+
+    It returns False for calls that it does not run: also while a mode, a transform, a trace or a profiler of
+    torch waits for calls, and for each call if torch or the library lacks what it needs. Its caller excludes
+    calls that torch compiles or that have tangents or gradients, tensors of other types than ORDINARY, and
+    those with the negative bit, whose values are not those in their memory.
+    """
+    exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+    entries = {} if exchange is None else native.small_entries(native.load().path, exchange, _WATCHERS)
+    return entries.get(op, lambda *arguments: False)
 
 
 def _is_plain(x: Any) -> bool:
@@ -351,6 +365,14 @@ if torch is not None:
     _forward_ad = torch.autograd.forward_ad
     _below_autograd = torch._C._AutoDispatchBelowAutograd
     _increment_version = torch._C._increment_version
+    # Each returns a false object unless it has to see calls of operators.
+    _WATCHERS = (
+        _dispatch_modes,
+        torch._C._len_torch_function_stack,
+        _function_transforms,
+        _tracing_state,
+        torch.autograd._profiler_enabled,
+    )
     # torch.compiler.disable would import the compiler with npu_rope.
     _uncompiled: Any = torch._disable_dynamo(
         lambda run, backend, call, attributes: run(backend, call, attributes)

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from npu_rope import backends
-from npu_rope.errors import BrokenRule, renamed
+from npu_rope.errors import BackendUnavailable, BrokenRule, renamed
 from npu_rope.executors import rotations as executors
+from npu_rope.executors import small_arrays
 from npu_rope.ops import calls, gradients, rotations
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
@@ -65,21 +66,14 @@ def rope(
            [-0.301,  0.99 ,  1.382,  1.01 ],
            [-1.325,  0.98 ,  0.493,  1.02 ]], dtype=float32)
     """
-    if forward is not True and forward is not False:
-        forward = flag("rope", "forward", forward)
-    chosen = backend or backends.default_backend
-    if isinstance(x, _Tensor) and (chosen is None or chosen == x.device.type):
-        return _on_own_device(x, positions, params, freq_factors, out, forward, angle)
-    if chosen is None or chosen == "cpu":
-        outs = None if out is None else (out,)
-        results = executors.on_small_arrays(
-            "rope", (x,), (positions, freq_factors), params, forward, angle, outs
-        )
-        if results is not None:
-            return results[0]
-    attributes = calls.attributes_of("rope", params, forward, angle)
-    tensors = rope_tensors(x, positions, freq_factors, out)
-    return calls.run_named(chosen, tensors, attributes, gradients.run_named)[0]
+    if (
+        out is not None
+        and backend is None
+        and type(x) in _ORDINARY
+        and _wrote_directly(x, positions, params, freq_factors, out, forward, angle)
+    ):
+        return out
+    return _run_usually(x, positions, params, freq_factors, backend, out, forward, angle)
 
 
 def rope_(
@@ -99,13 +93,88 @@ def rope_(
     >>> rope_(x, np.array([0]), RopeParams(2)) is x
     True
     """
+    if (
+        backend is None
+        and type(x) in _ORDINARY
+        and _wrote_directly(x, positions, params, freq_factors, x, forward, angle)
+    ):
+        return x
     try:
-        return rope(x, positions, params, freq_factors, backend=backend, out=x, forward=forward, angle=angle)
+        return _run_usually(x, positions, params, freq_factors, backend, x, forward, angle)
     except BrokenRule as error:
         raise renamed(error, "rope_", {"out": "x"}) from error.__cause__
 
 
+def _run_usually(
+    x: Any,
+    positions: Any,
+    params: RopeParams,
+    freq_factors: Any,
+    backend: str | None,
+    out: Any,
+    forward: bool,
+    angle: Angle,
+) -> Any:
+    """Run any call of rope."""
+    if forward is not True and forward is not False:
+        forward = flag("rope", "forward", forward)
+    chosen = backend or backends.default_backend
+    if isinstance(x, _Tensor) and (chosen is None or chosen == x.device.type):
+        return _on_own_device(x, positions, params, freq_factors, out, forward, angle)
+    if chosen is None or chosen == "cpu":
+        outs = None if out is None else (out,)
+        results = executors.on_small_arrays(
+            "rope", (x,), (positions, freq_factors), params, forward, angle, outs
+        )
+        if results is not None:
+            return results[0]
+    attributes = calls.attributes_of("rope", params, forward, angle)
+    tensors = rope_tensors(x, positions, freq_factors, out)
+    return calls.run_named(chosen, tensors, attributes, gradients.run_named)[0]
+
+
 # ---- torch tensors on their own device -------------------------------------------------------------
+
+
+def _wrote_directly(
+    x: Any,
+    positions: Any,
+    params: RopeParams,
+    freq_factors: Any,
+    out: Any,
+    forward: bool,
+    angle: Angle,
+) -> bool:
+    """Run a small call on an ordinary x without torch, which takes half of the time of a decode-sized call.
+    Return False for calls that need torch, and for calls with an error, which the usual path reports."""
+    if (
+        _is_compiling()
+        or backends.default_backend is not None
+        or (forward is not True and forward is not False)
+        or _forward_ad._current_level >= 0
+        or type(positions) not in _ORDINARY
+        or x.is_neg()
+        or (x.requires_grad and _is_grad_enabled())
+    ):
+        return False
+    if out is not x and (
+        type(out) not in _ORDINARY or out.is_neg() or (out.requires_grad and _is_grad_enabled())
+    ):
+        return False
+    if freq_factors is not None and (type(freq_factors) not in _ORDINARY or freq_factors.is_neg()):
+        return False
+    try:
+        try:
+            packed = params.__dict__["_packed_bytes"][forward, angle]
+        except KeyError:
+            packed = small_arrays.packed_with_params("rope", params, forward, angle)
+        if not _run_directly(packed, x, positions, freq_factors, out):
+            return False
+    except (AttributeError, TypeError, ValueError, BackendUnavailable):
+        return False
+    # autograd must detect that a tensor it saved for a gradient has changed.
+    _increment_version((out,))
+    return True
 
 
 def _on_own_device(
@@ -161,9 +230,18 @@ def _hot_path(
 
 rotations.register_rotation("rope", rope_tensors, ("x",), ("out",))
 
+
+def _run_directly(*arguments: Any) -> bool:
+    """Load the library at the first call. It has the function that replaces this one."""
+    global _run_directly
+    _run_directly = calls.direct_function("rope")
+    return _run_directly(*arguments)
+
+
 _Tensor: Any = ()  # without torch isinstance(x, ()) is False
+_ORDINARY = calls.ORDINARY
 if torch is not None:
-    _Tensor = torch.Tensor
+    _Tensor, _forward_ad = torch.Tensor, torch.autograd.forward_ad
     _is_compiling, _is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
     _call_hot = gradients.callable_of(torch.ops.npu_rope.rope_packed.default)
     _rotate_hot = gradients.callable_of(torch.ops.npu_rope.rope_packed_.default)

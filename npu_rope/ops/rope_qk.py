@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from npu_rope import backends
-from npu_rope.errors import BrokenRule, renamed
+from npu_rope.errors import BackendUnavailable, BrokenRule, renamed
 from npu_rope.executors import rotations as executors
+from npu_rope.executors import small_arrays
 from npu_rope.ops import calls, gradients, rotations
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
@@ -66,22 +67,15 @@ def rope_qk(
     >>> k[0, 1, 0].round(3)
     array([-1.131,  0.97 , -0.849,  1.03 ], dtype=float32)
     """
-    if forward is not True and forward is not False:
-        forward = flag("rope_qk", "forward", forward)
-    if out is not None:
-        calls.require_pair("rope_qk", out)
-    chosen = backend or backends.default_backend
-    if isinstance(q, _Tensor) and (chosen is None or chosen == q.device.type):
-        return _on_own_device(q, k, positions, params, freq_factors, out, forward, angle)
-    if chosen is None or chosen == "cpu":
-        others = positions, freq_factors
-        pair: Any = executors.on_small_arrays("rope_qk", (q, k), others, params, forward, angle, out)
-        if pair is not None:
-            return pair[0], pair[1]
-    attributes = calls.attributes_of("rope_qk", params, forward, angle)
-    tensors = rope_qk_tensors(q, k, positions, freq_factors, out)
-    rotated_q, rotated_k = calls.run_named(chosen, tensors, attributes, gradients.run_named)
-    return rotated_q, rotated_k
+    if (
+        backend is None
+        and type(q) in _ORDINARY
+        and type(out) is tuple
+        and len(out) == 2
+        and _wrote_directly((q, k), positions, params, freq_factors, out, forward, angle)
+    ):
+        return out
+    return _run_usually(q, k, positions, params, freq_factors, backend, out, forward, angle)
 
 
 def rope_qk_(
@@ -103,15 +97,87 @@ def rope_qk_(
     >>> rotated_q is q and rotated_k is k
     True
     """
+    if (
+        backend is None
+        and type(q) in _ORDINARY
+        and _wrote_directly((q, k), positions, params, freq_factors, (q, k), forward, angle)
+    ):
+        return q, k
     try:
-        return rope_qk(
-            q, k, positions, params, freq_factors, backend=backend, out=(q, k), forward=forward, angle=angle
-        )
+        return _run_usually(q, k, positions, params, freq_factors, backend, (q, k), forward, angle)
     except BrokenRule as error:
         raise renamed(error, "rope_qk_", {"q_out": "q", "k_out": "k"}) from error.__cause__
 
 
+def _run_usually(
+    q: Any,
+    k: Any,
+    positions: Any,
+    params: RopeParams,
+    freq_factors: Any,
+    backend: str | None,
+    out: Any,
+    forward: bool,
+    angle: Angle,
+) -> tuple[Any, Any]:
+    """Run any call of rope_qk."""
+    if forward is not True and forward is not False:
+        forward = flag("rope_qk", "forward", forward)
+    if out is not None:
+        calls.require_pair("rope_qk", out)
+    chosen = backend or backends.default_backend
+    if isinstance(q, _Tensor) and (chosen is None or chosen == q.device.type):
+        return _on_own_device(q, k, positions, params, freq_factors, out, forward, angle)
+    if chosen is None or chosen == "cpu":
+        others = positions, freq_factors
+        pair: Any = executors.on_small_arrays("rope_qk", (q, k), others, params, forward, angle, out)
+        if pair is not None:
+            return pair[0], pair[1]
+    attributes = calls.attributes_of("rope_qk", params, forward, angle)
+    tensors = rope_qk_tensors(q, k, positions, freq_factors, out)
+    rotated_q, rotated_k = calls.run_named(chosen, tensors, attributes, gradients.run_named)
+    return rotated_q, rotated_k
+
+
 # ---- torch tensors on their own device -------------------------------------------------------------
+
+
+def _wrote_directly(
+    xs: tuple[Any, Any],
+    positions: Any,
+    params: RopeParams,
+    freq_factors: Any,
+    outs: tuple[Any, Any],
+    forward: bool,
+    angle: Angle,
+) -> bool:
+    """Run a small call without torch, as rope does. Return False for calls that need torch, and for calls
+    with an error, which the usual path reports."""
+    if (
+        _is_compiling()
+        or backends.default_backend is not None
+        or (forward is not True and forward is not False)
+        or _forward_ad._current_level >= 0
+        or type(positions) not in _ORDINARY
+        or (freq_factors is not None and (type(freq_factors) not in _ORDINARY or freq_factors.is_neg()))
+    ):
+        return False
+    grad = _is_grad_enabled()
+    for x in xs if outs[0] is xs[0] and outs[1] is xs[1] else (*xs, *outs):
+        if type(x) not in _ORDINARY or x.is_neg() or (grad and x.requires_grad):
+            return False
+    try:
+        try:
+            packed = params.__dict__["_packed_bytes"][forward, angle]
+        except KeyError:
+            packed = small_arrays.packed_with_params("rope_qk", params, forward, angle)
+        if not _run_directly(packed, *xs, positions, freq_factors, *outs):
+            return False
+    except (AttributeError, TypeError, ValueError, BackendUnavailable):
+        return False
+    # autograd must detect that tensors it saved for a gradient have changed.
+    _increment_version(outs)
+    return True
 
 
 def _on_own_device(
@@ -193,9 +259,18 @@ def _hot_path(
 
 rotations.register_rotation("rope_qk", rope_qk_tensors, ("q", "k"), ("q_out", "k_out"))
 
+
+def _run_directly(*arguments: Any) -> bool:
+    """Load the library at the first call. It has the function that replaces this one."""
+    global _run_directly
+    _run_directly = calls.direct_function("rope_qk")
+    return _run_directly(*arguments)
+
+
 _Tensor: Any = ()  # without torch isinstance(x, ()) is False
+_ORDINARY = calls.ORDINARY
 if torch is not None:
-    _Tensor = torch.Tensor
+    _Tensor, _forward_ad = torch.Tensor, torch.autograd.forward_ad
     _is_compiling, _is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
     _call_hot = gradients.callable_of(torch.ops.npu_rope.rope_qk_packed.default)
     _rotate_hot = gradients.callable_of(torch.ops.npu_rope.rope_qk_packed_.default)

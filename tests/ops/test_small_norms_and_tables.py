@@ -109,7 +109,7 @@ OTHER_ARRAYS = {
     "bfloat16": random(1, 2, 3, 8).astype(ml_dtypes.bfloat16),
     "subclass": random(1, 2, 3, 8).view(Array),
     "other byte order": random(1, 2, 3, 8).astype(">f4"),
-    "large": random(1, 2, 5000, 8),
+    "large": random(1, 2, 10000, 8),
 }
 
 

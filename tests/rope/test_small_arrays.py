@@ -92,7 +92,7 @@ class Array(np.ndarray):
         random(2, 1, 16)[..., ::2],  # a copy is needed
         random(2, 1, 8).astype(ml_dtypes.bfloat16),  # no buffers
         random(2, 1, 8).view(Array),
-        random(2, 5000, 8),  # large: the interpreter's lock must be released
+        random(2, 10000, 8),  # large: the interpreter's lock must be released
     ],
     ids=["strided", "bfloat16", "subclass", "large"],
 )

@@ -484,8 +484,8 @@ def test_a_state_that_does_not_fit_on_the_disk_is_refused_and_the_old_one_is_kep
         if before is not None:
             path.write_text(before)
         status, output, errors = run(["--op", "rope", "--count", 3, "--state", path], small)
-        wanted = f"random_runs.py: --state must be a file that one may write but {path} gave: File too large\n"
-        assert (status, output, errors) == (2, "", wanted)
+        wanted = f"--state must be a file that one may write but {path} gave: File too large"
+        assert (status, output, errors) == (2, "", f"random_runs.py: {wanted}\n")
         assert (path.read_text() if path.exists() else None) == before
     assert sorted(found.name for found in tmp_path.iterdir()) == ["old", "state"]
 
