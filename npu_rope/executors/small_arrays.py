@@ -1,8 +1,9 @@
-"""Calls on small NumPy arrays without checks in Python: the library reads the arrays itself
+"""Calls on small NumPy arrays and torch tensors without checks in Python: the library reads them itself
 (``csrc/capi/python.cpp``)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,3 +69,14 @@ def packed_with_params(op: str, params: RopeParams, *values: Any) -> bytes:
             raise ValueError(angle) from None
         packed = bytes(native.packed_type(op)(native.c_params(params), *others, policy))
         return cached.setdefault(values, packed)
+
+
+def functions_on_tensors(
+    exchange: Any, watchers: Sequence[Callable[[], Any]]
+) -> dict[str, Callable[..., bool]]:
+    """Return :func:`npu_rope.native.small_entries` for tensors.
+
+    Raises:
+        BackendUnavailable: the library is unavailable.
+    """
+    return native.small_entries(native.load().path, exchange, watchers)

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from npu_rope import backends, native
+from npu_rope import backends
 from npu_rope.call_tensors import CallTensors
 from npu_rope.errors import BrokenRule, GradientRefused, bad_type, bad_value, broken
-from npu_rope.executors import rules, sim
+from npu_rope.executors import rules, sim, small_arrays
 from npu_rope.executors.tensors import is_tensor, require_dense, require_tensor_like, spec_of
 from npu_rope.ops.gradients import add_node, callable_of, without_autograd
 from npu_rope.optional_torch import torch
@@ -121,7 +121,8 @@ def is_plain_cpu_tensor(x: Any) -> bool:
 
 @cache
 def direct_function(op: str) -> Callable[..., bool]:
-    """Return the function of ``native.small_entries`` that runs an operator on small CPU tensors.
+    """Return the function that runs an operator on small CPU tensors, with the arguments of
+    :func:`.small_arrays.functions_on_tensors`.
 
     It returns False for calls that it does not run: also while a mode, a transform, a trace or a profiler of
     torch waits for calls, and for each call if torch or the library lacks what it needs. Its caller excludes
@@ -129,8 +130,8 @@ def direct_function(op: str) -> Callable[..., bool]:
     those with the negative bit, whose values are not those in their memory.
     """
     exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
-    entries = {} if exchange is None else native.small_entries(native.load().path, exchange, _WATCHERS)
-    return entries.get(op, lambda *arguments: False)
+    functions = {} if exchange is None else small_arrays.functions_on_tensors(exchange, _WATCHERS)
+    return functions.get(op, lambda *arguments: False)
 
 
 def _is_plain(x: Any) -> bool:
