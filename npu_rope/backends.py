@@ -368,6 +368,15 @@ def packed(op: str, attributes: object) -> bytes:
     return native.packed(op, attributes)
 
 
+def packed_values(op: str, *values: float) -> bytes:
+    """Return :func:`packed` for the values of attributes without a RopeParams, as the C function has them.
+
+    Raises:
+        ValueError: an integer has more than 64 bits.
+    """
+    return native.packed_values(op, *values)
+
+
 def packed_call(params: RopeParams, forward: bool, angle: Angle, *, op: str = "rope") -> bytes:
     """Return the attributes as bytes for the packed schemas of rope, rope_qk and rope_set_rows."""
     policy = angle_policy(op, angle)

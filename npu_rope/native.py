@@ -185,7 +185,14 @@ def packed(op: str, attributes: Any) -> bytes:
 @lru_cache(maxsize=256)
 def packed_values(op: str, *values: Any) -> bytes:
     """Return :func:`packed` for the values of attributes without a RopeParams, in the order of
-    :data:`ENTRIES`."""
+    :data:`ENTRIES`.
+
+    Raises:
+        ValueError: an integer has more than 64 bits.
+    """
+    for value in values:
+        if not -(2**63) <= value < 2**63 and value.__class__ is int:  # ctypes would take the lower bits
+            raise ValueError(value)
     return bytes(packed_type(op)(*values))
 
 

@@ -13,7 +13,6 @@ void run(AtenTensorHandle x, AtenTensorHandle scale, const NormAttributes& a, At
 }
 
 // rms_norm(x, scale, attributes)
-// rms_norm_hot(x, scale, attributes)
 void rms_norm(StableIValue* stack, uint64_t, uint64_t) {
     Owned x(stack[0]), scale(stack[1]);
     Owned out = empty_of(x.get(), scale.get());
@@ -21,14 +20,25 @@ void rms_norm(StableIValue* stack, uint64_t, uint64_t) {
     stack[0] = torch::stable::detail::from(out.release());
 }
 
-// rms_norm_rounded_last(x, scale, attributes)
+// rms_norm_packed(x, scale, packed)
+void rms_norm_packed(StableIValue* stack, uint64_t, uint64_t) {
+    Owned x(stack[0]), scale(stack[1]), packed(stack[2]);
+    Owned out = empty_of(x.get(), scale.get());
+    run(x.get(), scale.get(), unpack_as<NormAttributes>("rms_norm", packed.get()), out.get());
+    stack[0] = torch::stable::detail::from(out.release());
+}
+
+// rms_norm_rounded_last(x, scale, packed)
 void rms_norm_rounded_last(StableIValue* stack, uint64_t, uint64_t) {
-    using torch::stable::detail::to;
-    Owned x(stack[0]), scale(stack[1]);
-    const auto axis = to<int64_t>(stack[2]);
-    const auto epsilon = to<double>(stack[3]), scale_offset = to<double>(stack[4]);
+    struct Attributes {
+        int64_t axis;
+        double epsilon, scale_offset;
+    };
+    constexpr const char* op = "rms_norm_rounded_last";
+    Owned x(stack[0]), scale(stack[1]), packed(stack[2]);
+    const auto [axis, epsilon, scale_offset] = unpack_as<Attributes>(op, packed.get());
     Owned out = empty_of(x.get(), x.get());
-    NormCall call("rms_norm_rounded_last", x.get(), scale.get(), axis);
+    NormCall call(op, x.get(), scale.get(), axis);
     const npu_rope_tensor out_view = call.written("out", out.get()), x_view = call.read("x", x.get());
     const npu_rope_tensor scale_view = call.scale();
     raise_on(npu_rope_rms_norm_rounded_last(&x_view, &scale_view, call.axis(), epsilon, scale_offset, &out_view));
@@ -89,7 +99,7 @@ void rms_norm_backward_dx(StableIValue* stack, uint64_t, uint64_t) { differentia
 
 STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
     m.impl("rms_norm", &rms_norm);
-    m.impl("rms_norm_hot", &rms_norm);
+    m.impl("rms_norm_packed", &rms_norm_packed);
     m.impl("rms_norm_out", &rms_norm_out);
     m.impl("rms_norm_rounded_last", &rms_norm_rounded_last);
     m.impl("rms_norm_backward", &rms_norm_backward);

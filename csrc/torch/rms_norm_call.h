@@ -11,11 +11,12 @@ namespace npu_rope {
 
 using torch::stable::Tensor;
 
-// "int axis, float epsilon, int stash_type", the last arguments of the schemas.
+// "int axis, float epsilon, int stash_type", the last arguments of the schemas, or these in a packed tensor.
 struct NormAttributes {
     int64_t axis;
     double epsilon;
     int64_t stash_type;
+    NormAttributes() = default;
     explicit NormAttributes(const StableIValue* s)
         : axis(torch::stable::detail::to<int64_t>(s[0])),
           epsilon(torch::stable::detail::to<double>(s[1])),

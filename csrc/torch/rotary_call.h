@@ -5,7 +5,7 @@
 
 namespace npu_rope {
 
-// The last arguments of both schemas.
+// The last arguments of both schemas, or these in a packed tensor.
 struct RotaryMulAttributes {
     int32_t interleaved = 0;
     int64_t rotary_dim = 0, offset = 0;

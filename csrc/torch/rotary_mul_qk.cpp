@@ -35,10 +35,12 @@ npu_rope_tensor with_tokens_first(npu_rope_tensor x) {
     return x;
 }
 
-// rotary_mul_qk_heads_first(q, k, cos, sin, attributes)
+// rotary_mul_qk_heads_first(q, k, cos, sin, packed)
 // q and k are [B,N,S,D]. A call saves the four transpositions around rotary_mul_qk, a third of a decode-sized call.
 struct HeadsFirstCall : RotaryMulQkCall {
-    using RotaryMulQkCall::RotaryMulQkCall;
+    HeadsFirstCall(StableIValue* s, const RotaryMulAttributes& a) : RotaryMulQkCall(s, a) {}
+    HeadsFirstCall(StableIValue* s, StableIValue* packed)
+        : RotaryMulQkCall(s, unpack_as<RotaryMulAttributes>("rotary_mul_qk", Owned(*packed).get())) {}
     void run(AtenTensorHandle q_out, AtenTensorHandle k_out) const { rotate(x[0].get(), x[1].get(), q_out, k_out); }
 
 protected:

@@ -4,7 +4,6 @@ rope_set_rows, rotary_mul, rotary_mul_qk and rotary_embedding, rms_norm_rope.
 
 from __future__ import annotations
 
-import ctypes as C
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -28,6 +27,7 @@ from npu_rope.executors.tensors import (
     round_to,
     rounded,
     spec_of,
+    unpacked,
 )
 from npu_rope.optional_torch import torch
 from npu_rope.reference import rms_norm_rope as norm_rope_reference
@@ -135,11 +135,7 @@ def on_cpu_tensors(call: Tensors, attributes: Any) -> None:
 
 def on_cpu_packed(call: Tensors, packed: Any) -> None:
     """Run :func:`on_cpu_tensors` with the attributes in a tensor, made by :func:`npu_rope.native.packed`."""
-    attribute_bytes, struct = packed.numpy().tobytes(), native.packed_type(call.entry)
-    size = C.sizeof(struct)
-    if packed.dim() != 1 or len(attribute_bytes) != size:
-        raise bad_value(call.op, "packed", f"be the {size} contiguous bytes of packed_call", "another tensor")
-    on_cpu_tensors(call, struct.from_buffer_copy(attribute_bytes))
+    on_cpu_tensors(call, unpacked(call, packed))
 
 
 # ---- sim -------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ in place, and the rounding of the reference's results.
 
 from __future__ import annotations
 
+import ctypes as C
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -70,6 +71,15 @@ def c_tensor(tensor: Any) -> native.CTensor:
     """Return the C struct of a torch tensor. (For an array: :func:`npu_rope.native.describe`.)"""
     spec = spec_of(tensor)
     return native.c_tensor(tensor.data_ptr(), spec.dtype, spec.shape, spec.strides)
+
+
+def unpacked(call: Call, packed: Any) -> Any:
+    """Return the attributes in a tensor, made by :func:`npu_rope.native.packed`, as a struct."""
+    attribute_bytes, struct = packed.numpy().tobytes(), native.packed_type(call.entry)
+    size = C.sizeof(struct)
+    if packed.dim() != 1 or len(attribute_bytes) != size:
+        raise bad_value(call.op, "packed", f"be the {size} contiguous bytes of packed_call", "another tensor")
+    return struct.from_buffer_copy(attribute_bytes)
 
 
 # ---- accepted inputs -------------------------------------------------------------------------------

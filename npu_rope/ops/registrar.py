@@ -70,7 +70,7 @@ class TorchOperator:
 
 registered: dict[str, TorchOperator] = {}  # by name
 
-HOT = "_hot"  # ends the name of an operator that has the kernels of another, but none of autograd
+PACKED = "_packed"  # ends the name of an operator with packed attributes, which has no Autograd kernel
 
 
 def like_xs(*names: str) -> Callable[[Any], Results]:
@@ -110,7 +110,7 @@ def register(*operators: TorchOperator) -> None:
         if by_ctypes:
             _library.impl(name, _kernel(operator, operator.on_cpu), "CPU")
         if operator.hot_path:
-            gradients.without_autograd[name.removesuffix(HOT)] = gradients.callable_of(overload)
+            gradients.without_autograd[name.removesuffix(PACKED)] = gradients.callable_of(overload)
         else:
             _library.impl(name, _autograd(operator, overload), "Autograd")
         if operator.functional is not None:
@@ -206,7 +206,7 @@ def _npu_refusal(name: str) -> Callable[..., None]:
     to the copies."""
 
     def refuse(*_: Any, **__: Any) -> None:
-        op = re.sub(rf"(_packed(_|_out)?|{HOT}|_heads_first|_to_halves)$", "", name)
+        op = re.sub(rf"({PACKED}(_|_out)?|_heads_first|_to_halves)$", "", name)
         raise RuntimeError(f"[{op}] tensors must be on device cpu in {name} but got npu.")
 
     return refuse

@@ -12,9 +12,9 @@ from npu_rope import backends
 from npu_rope.call_tensors import CallTensors
 from npu_rope.executors import rms_norm as executors
 from npu_rope.executors import small_arrays
-from npu_rope.executors.tensors import is_tensor, require_tensor_like, spec_of
+from npu_rope.executors.tensors import is_tensor, require_tensor_like, spec_of, unpacked
 from npu_rope.ops import calls, gradients
-from npu_rope.ops.registrar import HOT, Call, TorchOperator, like_xs, register
+from npu_rope.ops.registrar import PACKED, Call, TorchOperator, like_xs, register
 from npu_rope.optional_torch import torch
 from npu_rope.rms_norm_calls import (
     BACKWARD,
@@ -305,11 +305,20 @@ def _call_out(x: Any, scale: Any, out: Any, *given: Any) -> Call:
     return rms_norm_tensors(x, scale, out), RmsNormAttributes(*given)
 
 
-def _call_rounded_last(
-    x: Any, scale: Any, axis: int = -1, epsilon: float = 1e-5, scale_offset: float = 0.0
-) -> Call:
-    attributes = RmsNormAttributes(axis, epsilon, scale_offset=scale_offset)
-    return rms_norm_rounded_last_tensors(x, scale), attributes
+def _call_packed(x: Any, scale: Any, packed: Any) -> Call:
+    return rms_norm_tensors(x, scale), packed
+
+
+def _call_rounded_last(x: Any, scale: Any, packed: Any) -> Call:
+    return rms_norm_rounded_last_tensors(x, scale), packed
+
+
+def _on_cpu_packed(call: Tensors, packed: Any) -> None:
+    given = unpacked(call, packed)
+    last = (
+        {"scale_offset": given.scale_offset} if call.op == ROUNDED_LAST else {"stash_type": given.stash_type}
+    )
+    executors.on_cpu_tensors(call, RmsNormAttributes(given.axis, given.epsilon, **last))
 
 
 def _call_backward(grad: Any, x: Any, scale: Any, *given: Any) -> Call:
@@ -340,6 +349,9 @@ def _backward_on_cpu(call: Tensors, attributes: RmsNormAttributes) -> None:
 
 ATTRIBUTES = "int axis=-1, float epsilon=1e-5, int stash_type=1"
 operator = partial(TorchOperator, check=check, on_cpu=executors.on_cpu_tensors)
+_packed_operator = partial(
+    TorchOperator, check=calls.check_packed, on_cpu=_on_cpu_packed, hot_path=True, on_npu=False
+)
 _backward_operator = partial(
     TorchOperator, call=_call_backward, check=_check_backward, on_cpu=_backward_on_cpu
 )
@@ -350,20 +362,13 @@ register(
         results=_results,
         gradient=gradients.Gradient(_backward),
     ),
-    operator(
-        f"rms_norm{HOT}(Tensor x, Tensor scale, {ATTRIBUTES}) -> Tensor",
-        _call,
-        results=_results,
-        hot_path=True,
-        on_npu=False,
+    _packed_operator(
+        f"rms_norm{PACKED}(Tensor x, Tensor scale, Tensor packed) -> Tensor", _call_packed, results=_results
     ),
-    operator(
-        "rms_norm_rounded_last(Tensor x, Tensor scale, int axis=-1, float epsilon=1e-5, "
-        "float scale_offset=0.0) -> Tensor",
+    _packed_operator(
+        "rms_norm_rounded_last(Tensor x, Tensor scale, Tensor packed) -> Tensor",
         _call_rounded_last,
         results=like_xs("out"),
-        hot_path=True,
-        on_npu=False,
     ),
     operator(f"rms_norm_out(Tensor x, Tensor scale, Tensor(a!) out, {ATTRIBUTES}) -> ()", _call_out),
     _backward_operator(

@@ -13,7 +13,7 @@ from npu_rope import backends
 from npu_rope.call_tensors import CallTensors
 from npu_rope.errors import bad_type, bad_value
 from npu_rope.executors import rotations as executors
-from npu_rope.executors.tensors import is_tensor, spec_of
+from npu_rope.executors.tensors import is_tensor, spec_of, unpacked
 from npu_rope.ops import calls, gradients, registrar
 from npu_rope.ops.gradients import Gradient
 from npu_rope.ops.registrar import Call, TorchOperator
@@ -273,8 +273,15 @@ def _transposed(call: Tensors) -> Tensors:
     return replace(transposed, other_inputs=call.other_inputs)
 
 
-def _call_heads_first(q: Any, k: Any, cos: Any, sin: Any, *given: Any) -> Call:
-    return rotary_mul_qk_tensors(q, k, cos, sin, None), _attributes_of(*given)
+def _call_heads_first(q: Any, k: Any, cos: Any, sin: Any, packed: Any = None) -> Call:
+    return rotary_mul_qk_tensors(q, k, cos, sin, None), packed
+
+
+def _on_cpu_heads_first(call: Tensors, packed: Any) -> None:
+    given = unpacked(call, packed)
+    interleaved, forward = bool(given.interleaved), bool(given.forward)
+    attributes = _attributes_of(interleaved, given.rotary_dim, given.offset, forward)
+    executors.on_cpu_tensors(_transposed(call), attributes)
 
 
 def neighbours_to_halves(x: Any) -> Any:
@@ -294,7 +301,6 @@ def _to_halves(call: Tensors) -> Tensors:
 _heads_first_operator = partial(
     TorchOperator,
     call=_call_heads_first,
-    check=lambda call, attributes: calls.check(_transposed(call), attributes),
     results=registrar.like_xs("q_out", "k_out"),
     hot_path=True,
     on_npu=False,
@@ -303,12 +309,14 @@ registrar.register(
     *_operators_of("rotary_mul", rotary_mul_tensors, ("x",), ("out",)),
     *_operators_of("rotary_mul_qk", rotary_mul_qk_tensors, ("q", "k"), ("q_out", "k_out")),
     _heads_first_operator(
-        f"rotary_mul_qk_heads_first(Tensor q, Tensor k, {_TABLES}, {_ATTRIBUTES}) -> (Tensor, Tensor)",
-        on_cpu=lambda call, attributes: executors.on_cpu_tensors(_transposed(call), attributes),
+        f"rotary_mul_qk_heads_first(Tensor q, Tensor k, {_TABLES}, Tensor packed) -> (Tensor, Tensor)",
+        check=calls.check_packed,
+        on_cpu=_on_cpu_heads_first,
     ),
     _heads_first_operator(
         f"rotary_mul_qk_to_halves(Tensor q, Tensor k, {_TABLES}) -> (Tensor, Tensor)",
-        on_cpu=lambda call, attributes: executors.on_cpu_tensors(_to_halves(call), attributes),
+        check=lambda call, _: calls.check(_transposed(call), _attributes_of()),
+        on_cpu=lambda call, _: executors.on_cpu_tensors(_to_halves(call), _attributes_of()),
     ),
     _operator(
         f"rotary_embedding({_CACHES}=None, {_ONNX}) -> Tensor",

@@ -183,6 +183,7 @@ def test_the_raw_operator_refuses_to_write_where_a_gradient_flows():
 SCRIPT = """
 import torch
 from npu_rope import backends, rms_norm, rms_norm_backward
+from npu_rope.ops.calls import packed_attributes
 
 assert backends.torch_registration() is None
 x, scale, grad = torch.randn(2, 3, 8), torch.randn(8).bfloat16(), torch.randn(2, 3, 8).bfloat16()
@@ -196,7 +197,8 @@ leaf = x.clone().requires_grad_()
 rms_norm(leaf, scale).backward(grad)
 dx, dscale = rms_norm_backward(grad, x, scale)
 assert torch.equal(leaf.grad, dx)
-rounded_last = torch.ops.npu_rope.rms_norm_rounded_last(x.half(), scale, -1, 1e-5, 1.0)
+packed = packed_attributes("rms_norm_rounded_last", (-1, 1e-5, 1.0))
+rounded_last = torch.ops.npu_rope.rms_norm_rounded_last(x.half(), scale, packed)
 assert torch.equal(rounded_last, rms_norm(x.half().float(), scale.float() + 1).half())
 arrays = rms_norm_backward(grad.float().numpy(), x.numpy(), scale.float().numpy())
 torch.testing.assert_close(dx, torch.from_numpy(arrays[0]))

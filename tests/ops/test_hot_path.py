@@ -23,6 +23,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 PARAMS = npu_rope.RopeParams(8, "neox")
+PACKED_NORM = calls.packed_attributes("rms_norm", (-1, 1e-5, 1))
 
 
 @pytest.fixture
@@ -126,13 +127,13 @@ def test_a_norm_without_a_gradient_calls_the_operator_without_an_autograd_kernel
     y = npu_rope.rms_norm(x, factor)
     assert called == ([] if needs_gradient else ["rms_norm"])
     assert y.requires_grad == needs_gradient
-    assert torch.equal(torch.ops.npu_rope.rms_norm_hot(x, factor), y)
+    assert torch.equal(torch.ops.npu_rope.rms_norm_packed(x, factor, PACKED_NORM), y)
 
 
 def test_torch_warns_where_a_gradient_flows_through_an_operator_without_an_autograd_kernel():
     x = heads(torch.clone).requires_grad_()
-    with pytest.warns(UserWarning, match="npu_rope::rms_norm_hot: an autograd kernel was not registered"):
-        torch.ops.npu_rope.rms_norm_hot(x, scale(torch.clone)).sum().backward()
+    with pytest.warns(UserWarning, match="npu_rope::rms_norm_packed: an autograd kernel was not registered"):
+        torch.ops.npu_rope.rms_norm_packed(x, scale(torch.clone), PACKED_NORM).sum().backward()
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.trace:DeprecationWarning")
@@ -162,12 +163,13 @@ def test_operators_of_the_hot_path_keep_torch_s_rules():
     packed, positions = npu_rope.ops.calls.packed_of("rope", PARAMS, True, "exact"), torch.arange(3)
     q, k, factor, cos = heads(torch.clone), heads(torch.clone, 1), scale(torch.clone), table(torch.clone)[:1]
     token = q[:, :1].transpose(1, 2)
+    tables = npu_rope.ops.calls.packed_attributes("rotary_mul_qk", (False, 0, 0, True))
     ops = torch.ops.npu_rope
     for operator, given in (
         (ops.rope_packed, (q, positions, packed)),
         (ops.rope_qk_packed, (q, k, positions, packed)),
-        (ops.rms_norm_hot, (q, factor)),
-        (ops.rotary_mul_qk_heads_first, (token, token, cos, cos)),
+        (ops.rms_norm_packed, (q, factor, PACKED_NORM)),
+        (ops.rotary_mul_qk_heads_first, (token, token, cos, cos, tables)),
         (ops.rotary_mul_qk_to_halves, (token, token, cos, cos)),
     ):
         torch.library.opcheck(operator.default, given)

@@ -9,6 +9,7 @@ import sys
 import torch
 from npu_rope import RopeParams, backends, rope, rope_, rope_qk, rope_qk_, rope_set_rows
 from npu_rope import rotary_embedding, rotary_mul, rotary_mul_, rotary_mul_backward, rotary_mul_qk
+from npu_rope.ops.calls import packed_attributes
 
 assert backends.torch_registration() is None
 assert "torch._dynamo" not in sys.modules  # the compiler's import takes longer than npu_rope's
@@ -68,7 +69,8 @@ check(rotary_mul(q, cos, sin, out=torch.empty_like(q)))
 check(*rotary_mul_qk(q, k, cos, sin))
 check(*rotary_mul_qk(q, k, cos, sin, out=fresh()))
 check(*rotary_mul_qk(spaced[0], spaced[1], cos, sin))
-heads_first = OPS.rotary_mul_qk_heads_first(q.transpose(1, 2), k.transpose(1, 2), cos, sin)
+TABLES = packed_attributes("rotary_mul_qk", (False, 0, 0, True))
+heads_first = OPS.rotary_mul_qk_heads_first(q.transpose(1, 2), k.transpose(1, 2), cos, sin, TABLES)
 check(*(y.transpose(1, 2) for y in heads_first))
 neighbours = (x.transpose(1, 2).unflatten(-1, (2, 2)).transpose(-1, -2).flatten(-2) for x in (q, k))
 check(*(y.transpose(1, 2) for y in OPS.rotary_mul_qk_to_halves(*neighbours, cos, sin)))

@@ -26,6 +26,7 @@ from npu_rope import (
     rotary_mul_qk,
     rotary_mul_qk_,
 )
+from npu_rope.ops.calls import packed_attributes
 from npu_rope.ops.rotary import neighbours_to_halves
 from npu_rope.testing import rotary_spec
 from npu_rope.testing.bounds import table_bound, worst_ratio
@@ -287,18 +288,25 @@ def heads_first_sample(tokens):
 def test_queries_and_keys_with_heads_first_are_rotated_as_their_transpositions(tokens):
     *xs, cos, sin = heads_first_sample(tokens)
     options = {"interleaved": True, "rotary_dim": 8, "offset": 4}
-    got = OPS.rotary_mul_qk_heads_first(*xs, cos, sin, *options.values())
+    packed = packed_attributes("rotary_mul_qk", (*options.values(), True))
+    got = OPS.rotary_mul_qk_heads_first(*xs, cos, sin, packed)
     expected = rotary_mul_qk(*(x.transpose(1, 2) for x in xs), cos, sin, **options)
     for y, e in zip(got, expected, strict=True):
         assert torch.equal(y, e.transpose(1, 2))
 
 
-@pytest.mark.parametrize("device", ["cpu", "meta"])
-def test_the_operator_for_heads_first_names_the_tensors_that_break_a_rule(device):
-    q, k, cos, sin = (x.to(device) for x in heads_first_sample(1))
+def test_the_operator_for_heads_first_names_the_tensors_that_break_a_rule():
+    q, k, cos, sin = heads_first_sample(1)
+    packed = packed_attributes("rotary_mul_qk", (False, 8, 0, True))
     message = r"\[rotary_mul_qk\] k must have q's "
     with pytest.raises((RuntimeError, ValueError), match=message):
-        OPS.rotary_mul_qk_heads_first(q, k[:1], cos, sin, False, 8)
+        OPS.rotary_mul_qk_heads_first(q, k[:1], cos, sin, packed)
+    message = (
+        r"\[rotary_mul_qk\] packed must be the 32 contiguous bytes of packed_call but got another tensor"
+    )
+    for wrong in (packed[1:], packed.repeat_interleave(2)[::2]):
+        with pytest.raises((RuntimeError, ValueError), match=message):
+            OPS.rotary_mul_qk_heads_first(q, k, cos, sin, wrong)
 
 
 def to_halves_sample(dtype=torch.float32, tokens=1, head=16, entries=16):
