@@ -275,13 +275,13 @@ def run_named(backend: str | None, call: CallTensors[Any], attributes: Any, run:
 def packed_attributes(op: str, attributes: tuple[Any, ...]) -> Any:
     """Return an operator's attributes, which are numbers, as a uint8 tensor. To convert them, torch takes a
     fourth of the time of a decode-sized call for the first, and a tenth for each other one."""
-    return _packed_attributes(op.removesuffix("_heads_first"), attributes)[0]
+    return _packed_attributes(op, attributes)[0]
 
 
 @lru_cache(maxsize=256)
 def _packed_attributes(op: str, attributes: tuple[Any, ...]) -> tuple[Any, Any]:
     """Return the tensor, and a view of it, for the reason in :func:`keep_packed`."""
-    return _as_tensor(backends.packed_values(op, *attributes))
+    return _as_tensor(backends.packed_values(op.removesuffix("_heads_first"), *attributes))
 
 
 @cache
@@ -330,7 +330,7 @@ def try_hot_path(
         hot = None if needs_gradient or named else without_autograd.get(op)
         # torch.jit.trace records the operator that has a gradient.
         if hot is not None and _tracing_state() is None:
-            return hot(*tensors, packed_attributes(op, attributes)) if attributes else hot(*tensors)
+            return hot(*tensors, _packed_attributes(op, attributes)[0]) if attributes else hot(*tensors)
         function = callable_named(op)
         with _below_autograd():
             # Python copies named arguments for a call, even if there are none.

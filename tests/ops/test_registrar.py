@@ -61,7 +61,7 @@ def test_every_operator_has_every_kernel(name):
 
 def python_defaults(name):
     """Return the defaults of an operator's Python parameters and of the classes of attributes."""
-    stem = re.sub(r"(_heads_first|_to_halves|_hot|_rounded_last|_packed|_out|_dx|_)$", "", name)
+    stem = re.sub(r"(_heads_first|_to_halves|_rounded_last|_packed|_out|_dx|_)$", "", name)
     function = getattr(npu_rope, stem if hasattr(npu_rope, stem) else stem.removesuffix("_set_rows"))
     found = {
         field.name: field.default
