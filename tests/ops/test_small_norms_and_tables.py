@@ -165,3 +165,23 @@ def test_errors_are_those_of_the_usual_path(short_calls, monkeypatch, op, argume
     assert errors[0] == errors[1]
     assert True not in short_calls
     assert "out" not in options or not options["out"].any()
+
+
+@pytest.mark.parametrize(
+    ("op", "options"),
+    [
+        ("rms_norm", {"axis": 2**64 - 1}),
+        ("rms_norm", {"stash_type": 2**64 + 1}),
+        ("rotary_mul", {"rotary_dim": 2**64 + 8}),
+        ("rotary_mul", {"offset": -(2**64)}),
+    ],
+)
+@pytest.mark.parametrize("to", ["array", "tensor"])
+def test_integers_of_more_than_64_bits_are_refused(op, options, to):
+    arguments = arguments_of(op, random(1, 2, 3, 8))
+    if to == "tensor":
+        torch = pytest.importorskip("torch")
+        arguments = [torch.from_numpy(x) for x in arguments]
+    (name,) = options
+    with pytest.raises(ValueError, match=rf"\[{op}\] {name} must be in the int64 range but got "):
+        results_of(op, *arguments, **options)
