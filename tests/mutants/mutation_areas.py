@@ -1360,6 +1360,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "init_memory.h | number + 1 | finish_vector((uint32_t(bytes) + kRepeatBytes - {1}) / kRepeatBytes, cycles_of(Cost::Repeat),": "the size is a multiple of 32 bytes",
         "lanes.h | comparison | if (lanes.low_mask_ == low_ones(lane_count {<} 64 ? lane_count : 64) &&": "both branches give 64 at the limit",
         "lanes.h | number + 1 | if (lanes.low_mask_ == low_ones(lane_count < {64} ? lane_count : 64) &&": "both branches give 64 for 64 lanes",
+        "lanes.h | number + 1 | if (lanes.low_mask_ == low_ones(lane_count < 64 ? lane_count : {64}) &&": "low_ones gives all bits for 64 and more",
         "queue.h | number + 1 | int32_t buffer_ = -{1};": "every negative number means that there is no buffer",
         "reduce.h | number + 1 | : ascend_sim::kIs950 && bytes >= 256 && bytes <= {1024} ? RepeatOrder::LaneByLane": "the number of bytes is even",
         "runtime.h | number + 1 | uint32_t generation = {0}; // of the buffer when the tensor was taken from it; a later use has another one": "a view without a buffer is refused before its generation is compared",
