@@ -1329,7 +1329,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "strided.cpp | number + 1 | MergedDim both[{2} * kMaxDims];": "a longer array",
         "strided.cpp | comparison | for (int k = 0; k {<} n; ++k) widest[k] = {std::max(both[k].size_a, both[k].size_b), both[k].stride};": "fills an element that is not used; only two views without a common stride need the whole array",
         "strided.cpp | name | if (a.size[k] != b.size[k]) return {false};": "the callers have compared the shapes",
-        "tensor_rules.h | arithmetic | stride[1] = used_stride(t, is_batched {+} 0);": "x - 0 is x + 0",
+        "tensor_rules.h | arithmetic | stride[1] = used_stride(t, is_batched {+} 0, empty);": "x - 0 is x + 0",
         "tensor_rules.h | number + 1 | const npu_rope_tensor* out[{2}];": "a longer array",
         "banks.cpp | comparison | bool is_dense(const UbLines& lines) { return lines.block_stride {<=} kBankLineBytes; }": "a dense operand has at most 8 blocks in a repeat, in different groups: both ways count each once",
         "banks.cpp | number + 1 | std::array<uint32_t, {24}> more_than_; // more_than_[n]: the set of the groups with more than n accesses": "a longer array",
