@@ -165,7 +165,7 @@ _SMALL_ENTRIES = ("rope", "rope_qk", "rotary_mul", "rms_norm", "rms_norm_rope")
 def attribute_values(op: str, attributes: Any) -> list[Any]:
     """Return the attributes of an object as the C function takes them."""
     given = [getattr(attributes, name) for name in ENTRIES[op][1]]
-    if given[0].__class__ is RopeParams:
+    if isinstance(given[0], RopeParams):
         given[0], given[-1] = c_params(given[0]), ANGLE_POLICIES.index(given[-1])
     return given
 
@@ -267,8 +267,8 @@ def small_entries(
         torch_exchange: ``torch.Tensor.__dlpack_c_exchange_api__``: the functions take tensors instead of
             arrays. The caller excludes tensors that do not own plain memory. The dictionary is empty if the
             library does not know this version of DLPack's interface.
-        watchers: functions of torch, which must never be freed. The library runs no call on tensors while one
-            of them returns a true object.
+        watchers: functions of torch. The library runs no call on tensors while one of them returns a true
+            object.
     """
     try:
         of_python = [getattr(C.pythonapi, name) for name in _OF_PYTHON]

@@ -84,8 +84,13 @@ const DlExchange* g_exchange = nullptr;
 constexpr size_t kMostWatchers = 8;
 void* g_watchers[kMostWatchers] = {};
 
-// Larger tensors take the usual path, which releases the interpreter's lock.
-constexpr int64_t kMostBytes = 512 << 10;
+// Larger tensors take the usual path, which releases the interpreter's lock. Positions have a limit of their own,
+// because the sines of a token can take longer than its rotation.
+constexpr int64_t kMostBytes = 512 << 10, kMostIndexBytes = 2 << 10;
+
+int64_t most_bytes(int32_t dtype) {
+    return dtype == NPU_ROPE_INT32 || dtype == NPU_ROPE_INT64 ? kMostIndexBytes : kMostBytes;
+}
 
 // ---- arrays and tensors -----------------------------------------------------------------------------
 
@@ -116,11 +121,10 @@ public:
             g_python.clear_error();
             return false;
         }
-        if (buffer_.ndim > NPU_ROPE_MAX_NDIM || buffer_.bytes > kMostBytes) return false;
         t->data = buffer_.data;
         t->dtype = dtype_of(buffer_);
         t->ndim = buffer_.ndim;
-        if (t->dtype < 0) return false;
+        if (t->dtype < 0 || t->ndim > NPU_ROPE_MAX_NDIM || buffer_.bytes > most_bytes(t->dtype)) return false;
         for (int d = 0; d < t->ndim; ++d) {
             if (buffer_.strides[d] % buffer_.item_bytes != 0) return false;
             t->shape[d] = buffer_.shape[d];
@@ -171,10 +175,11 @@ public:
         t->ndim = tensor.ndim;
         if (t->dtype < 0 || (t->ndim > 0 && !tensor.strides)) return false;
         int64_t bytes = dtype_bytes(t->dtype);
+        const int64_t most = most_bytes(t->dtype);
         for (int d = 0; d < t->ndim; ++d) {
             t->shape[d] = tensor.shape[d];
             t->stride[d] = tensor.strides[d];
-            if (__builtin_mul_overflow(bytes, t->shape[d], &bytes) || bytes > kMostBytes) return false;
+            if (__builtin_mul_overflow(bytes, t->shape[d], &bytes) || bytes > most) return false;
         }
         return true;
     }
@@ -297,8 +302,8 @@ NPU_ROPE_API void npu_rope_python_use(void* const* functions_and_objects) {
     std::memcpy(&npu_rope::python_calls::g_python, functions_and_objects, sizeof npu_rope::python_calls::g_python);
 }
 
-// Gives the struct in torch.Tensor's capsule, and the functions of g_watchers, which the caller keeps alive. Returns
-// whether this library can read tensors by the struct.
+// Gives the struct in torch.Tensor's capsule, and the functions of g_watchers. Returns whether this library can read
+// tensors by the struct.
 NPU_ROPE_API int32_t npu_rope_python_use_torch(const void* exchange, void* const* watchers, size_t count) {
     using namespace npu_rope::python_calls;
     const auto* found = static_cast<const DlExchange*>(exchange);
@@ -306,6 +311,8 @@ NPU_ROPE_API int32_t npu_rope_python_use_torch(const void* exchange, void* const
     if (!found || !found->export_tensor || count > kMostWatchers) return 0;
     g_exchange = found;
     std::memcpy(g_watchers, watchers, count * sizeof *watchers);
+    // Objects call the library until the process ends, after Python has cleared its modules.
+    for (size_t k = 0; k < count; ++k) g_python.add_reference(watchers[k]);
     return 1;
 }
 

@@ -45,7 +45,7 @@ def run(
             packed = native.packed_values(op, *attributes)
         results = tuple(outs or [np.empty(x.shape, (x if typed is None else typed).dtype) for x in xs])
         done = native.load().small_entries[op](packed, *xs, *other_inputs, *results)
-    except (KeyError, AttributeError, TypeError, ValueError):
+    except (LookupError, AttributeError, TypeError, ValueError):
         return None
     return results if done else None
 
@@ -54,21 +54,25 @@ def packed_with_params(op: str, params: RopeParams, *values: Any) -> bytes:
     """Return the attributes of an operator as :func:`npu_rope.native.packed` does, cached in params.
 
     Args:
-        values: the attributes after params, the last of which is the angle policy.
+        values: the attributes after params, the last of which is the angle policy or its number.
 
     Raises:
-        ValueError: the angle policy is no name of one.
+        TypeError, ValueError, IndexError: params is no RopeParams, or the angle policy is unknown.
     """
+    if params.__class__ is not RopeParams:
+        raise TypeError(params)
     cached: dict[Any, bytes] = params.__dict__.setdefault("_packed_bytes", {})
-    try:
-        return cached[values]
-    except KeyError:
-        *others, angle = values
-        policy = -1 if angle.__class__ is not str else ANGLE_POLICIES.index(angle)
-        if policy < 0:  # the number 1 equals True
-            raise ValueError(angle) from None
-        packed = bytes(native.packed_type(op)(native.c_params(params), *others, policy))
-        return cached.setdefault(values, packed)
+    *others, angle = values
+    if angle.__class__ is int and angle >= 0:
+        angle = ANGLE_POLICIES[angle]
+    if angle.__class__ is not str:  # a key of the number 1 would be found for True
+        raise TypeError(angle)
+    key = *others, angle
+    packed = cached.get(key)
+    if packed is None:
+        policy = ANGLE_POLICIES.index(angle)
+        packed = cached[key] = bytes(native.packed_type(op)(native.c_params(params), *others, policy))
+    return packed
 
 
 def functions_on_tensors(

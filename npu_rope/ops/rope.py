@@ -68,9 +68,8 @@ def rope(
     """
     if (
         out is not None
-        and backend is None
         and type(x) in _ORDINARY
-        and _wrote_directly(x, positions, params, freq_factors, out, forward, angle)
+        and _wrote_directly(x, positions, params, freq_factors, backend, out, forward, angle)
     ):
         return out
     return _run_usually(x, positions, params, freq_factors, backend, out, forward, angle)
@@ -93,10 +92,8 @@ def rope_(
     >>> rope_(x, np.array([0]), RopeParams(2)) is x
     True
     """
-    if (
-        backend is None
-        and type(x) in _ORDINARY
-        and _wrote_directly(x, positions, params, freq_factors, x, forward, angle)
+    if type(x) in _ORDINARY and _wrote_directly(
+        x, positions, params, freq_factors, backend, x, forward, angle
     ):
         return x
     try:
@@ -141,6 +138,7 @@ def _wrote_directly(
     positions: Any,
     params: RopeParams,
     freq_factors: Any,
+    backend: str | None,
     out: Any,
     forward: bool,
     angle: Angle,
@@ -149,10 +147,11 @@ def _wrote_directly(
     Return False for calls that need torch, and for calls with an error, which the usual path reports."""
     if (
         _is_compiling()
-        or backends.default_backend is not None
+        or (backend or backends.default_backend or "cpu") != "cpu"
         or (forward is not True and forward is not False)
         or _forward_ad._current_level >= 0
         or type(positions) not in _ORDINARY
+        or positions.is_neg()
         or x.is_neg()
         or (x.requires_grad and _is_grad_enabled())
     ):
@@ -170,7 +169,7 @@ def _wrote_directly(
             packed = small_arrays.packed_with_params("rope", params, forward, angle)
         if not _run_directly(packed, x, positions, freq_factors, out):
             return False
-    except (AttributeError, TypeError, ValueError, BackendUnavailable):
+    except (AttributeError, TypeError, ValueError, IndexError, BackendUnavailable):
         return False
     # autograd must detect that a tensor it saved for a gradient has changed.
     _increment_version((out,))

@@ -68,11 +68,10 @@ def rope_qk(
     array([-1.131,  0.97 , -0.849,  1.03 ], dtype=float32)
     """
     if (
-        backend is None
-        and type(q) in _ORDINARY
+        type(q) in _ORDINARY
         and type(out) is tuple
         and len(out) == 2
-        and _wrote_directly((q, k), positions, params, freq_factors, out, forward, angle)
+        and _wrote_directly((q, k), positions, params, freq_factors, backend, out, forward, angle)
     ):
         return out
     return _run_usually(q, k, positions, params, freq_factors, backend, out, forward, angle)
@@ -97,10 +96,8 @@ def rope_qk_(
     >>> rotated_q is q and rotated_k is k
     True
     """
-    if (
-        backend is None
-        and type(q) in _ORDINARY
-        and _wrote_directly((q, k), positions, params, freq_factors, (q, k), forward, angle)
+    if type(q) in _ORDINARY and _wrote_directly(
+        (q, k), positions, params, freq_factors, backend, (q, k), forward, angle
     ):
         return q, k
     try:
@@ -147,6 +144,7 @@ def _wrote_directly(
     positions: Any,
     params: RopeParams,
     freq_factors: Any,
+    backend: str | None,
     outs: tuple[Any, Any],
     forward: bool,
     angle: Angle,
@@ -155,10 +153,11 @@ def _wrote_directly(
     with an error, which the usual path reports."""
     if (
         _is_compiling()
-        or backends.default_backend is not None
+        or (backend or backends.default_backend or "cpu") != "cpu"
         or (forward is not True and forward is not False)
         or _forward_ad._current_level >= 0
         or type(positions) not in _ORDINARY
+        or positions.is_neg()
         or (freq_factors is not None and (type(freq_factors) not in _ORDINARY or freq_factors.is_neg()))
     ):
         return False
@@ -173,7 +172,7 @@ def _wrote_directly(
             packed = small_arrays.packed_with_params("rope_qk", params, forward, angle)
         if not _run_directly(packed, *xs, positions, freq_factors, *outs):
             return False
-    except (AttributeError, TypeError, ValueError, BackendUnavailable):
+    except (AttributeError, TypeError, ValueError, IndexError, BackendUnavailable):
         return False
     # autograd must detect that tensors it saved for a gradient have changed.
     _increment_version(outs)

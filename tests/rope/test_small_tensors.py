@@ -6,6 +6,7 @@ import importlib
 import subprocess
 import sys
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -213,6 +214,18 @@ def test_memory_with_the_negative_bit_is_no_direct_call(direct):
     assert not out.any()
 
 
+def test_positions_with_the_negative_bit_are_no_direct_call(direct):
+    positions = negated(POSITIONS)
+    for x in (random(2, 1, 8), random(2, 1, 8)):
+        expected = npu_rope.rope(x, POSITIONS, PARAMS)
+        npu_rope.rope_(x, positions, PARAMS)
+        assert torch.equal(x, expected)
+        pair = random(2, 1, 8), random(2, 1, 8)
+        npu_rope.rope_qk_(*pair, positions, PARAMS)
+        assert all(torch.equal(y, expected) for y in pair)
+    assert not direct
+
+
 def test_negative_factors_are_no_direct_call(direct):
     x, factors = random(2, 1, 8), negated(FACTORS)
     expected = npu_rope.rope(x, POSITIONS, PARAMS, FACTORS)
@@ -344,6 +357,42 @@ def test_tangents_and_transforms_see_the_call(direct):
     assert direct[-1:] == [False]
 
 
+def test_many_tokens_release_the_lock(direct):
+    """The library computes their sines without the interpreter's lock, which other threads wait for."""
+    for tokens in (256, 257):
+        x, positions = random(tokens, 1, 8), torch.arange(tokens)
+        npu_rope.rope_(x, positions, PARAMS)
+        npu_rope.rope_(x, positions.int(), PARAMS)
+    assert direct == [True, True, False, True]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_calls_of_the_back_end_cpu_are_direct(direct, monkeypatch, named):
+    options = {"backend": "cpu"} if named else {}
+    if not named:
+        monkeypatch.setattr(backends, "default_backend", "cpu")
+    x = random(2, 1, 8)
+    for out in (torch.empty_like(x), x):
+        npu_rope.rope(x, POSITIONS, PARAMS, out=out, **options)
+    npu_rope.rope_(x, POSITIONS, PARAMS, **options)
+    npu_rope.rope_qk_(x, x.clone(), POSITIONS, PARAMS, **options)
+    assert direct == [True] * 4
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_angle_policies_may_be_numbers(direct, number):
+    params = RopeParams(8, "neox")
+    a, b = random(2, 1, 8), random(2, 1, 8)
+    npu_rope.rope_(a, POSITIONS, params, angle=number)
+    npu_rope.rope_(b, POSITIONS, params, angle=("exact", "f32", "ggml")[number])
+    assert direct == [True, True]
+    assert torch.equal(a, b)
+    for wrong in (True, False, 3, -1):
+        with pytest.raises((ValueError, TypeError), match=r"\[rope_\] angle must be "):
+            npu_rope.rope_(a, POSITIONS, params, angle=wrong)
+    assert torch.equal(a, b)
+
+
 def test_a_named_or_default_back_end_runs_the_call(direct, monkeypatch):
     x = random(2, 1, 8)
     expected = npu_rope.rope(x, POSITIONS, PARAMS)
@@ -397,6 +446,32 @@ def test_errors_are_those_of_the_usual_path(direct, monkeypatch, arguments, opti
     assert "[rope] " in errors[0][1]
     assert True not in direct
     assert before is None or bytes(np.asarray(out)) == before
+
+
+def test_objects_that_are_no_parameters_are_refused_and_unchanged(direct):
+    fields = {**{name: getattr(PARAMS, name) for name in PARAMS.__dataclass_fields__}, "rope_mode": 2}
+    x = X.clone()
+    for wrong in (types.SimpleNamespace(**fields), torch.nn.Linear(1, 1)):
+        before = set(vars(wrong))
+        for call in (npu_rope.rope_, lambda x, *rest: npu_rope.rope_qk_(x, x.clone(), *rest)):
+            with pytest.raises(TypeError, match="params must be a RopeParams but got "):
+                call(x, POSITIONS, wrong)
+        assert set(vars(wrong)) == before
+    assert not direct
+    assert torch.equal(x, X)
+
+
+def test_parameters_of_a_subclass_take_the_usual_path(direct):
+    class Parameters(RopeParams):
+        pass
+
+    params, x = Parameters(8, "neox"), random(2, 1, 8)
+    expected = npu_rope.rope(x, POSITIONS, PARAMS)
+    assert torch.equal(npu_rope.rope(x, POSITIONS, params), expected)
+    assert torch.equal(npu_rope.rope_(x.clone(), POSITIONS, params), expected)
+    array = npu_rope.rope(x.numpy(), POSITIONS.numpy(), params)
+    assert np.array_equal(array, expected.numpy())
+    assert not direct
 
 
 def test_a_pair_with_an_error_is_refused_as_on_the_usual_path(direct, monkeypatch):
@@ -475,6 +550,31 @@ def test_only_the_known_version_of_the_interface_is_used():
     done = subprocess.run([sys.executable, "-c", IN_ANOTHER_PROCESS], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.split() == ["1", "0", "1", "0", "0", "0"]
+
+
+AT_THE_END = """
+import sys
+import torch, npu_rope
+from npu_rope.ops import calls
+
+class AtEnd:
+    def __init__(self):
+        x, params = torch.ones(2, 1, 8), npu_rope.RopeParams(8, "neox")
+        npu_rope.rope_(x, torch.tensor([3, 5]), params)
+        packed = params.__dict__["_packed_bytes"][True, "exact"]
+        self.given = packed, x, torch.tensor([3, 5]), None, x
+        self.run = calls.direct_function("rope")
+
+    def __del__(self):
+        self.run(*self.given)
+
+sys.kept = torch._C.kept = AtEnd()
+"""
+
+
+def test_a_call_while_the_interpreter_ends_does_not_crash():
+    done = subprocess.run([sys.executable, "-c", AT_THE_END], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_library_reads_the_struct_of_this_torch():
