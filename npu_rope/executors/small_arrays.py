@@ -40,7 +40,10 @@ def run(
             return None
     try:
         if attributes[0].__class__ is RopeParams:
-            packed = packed_with_params(op, *attributes)
+            try:
+                packed = attributes[0].__dict__["_packed_bytes"][attributes[1:]]
+            except KeyError:
+                packed = packed_with_params(op, *attributes)
         else:
             packed = native.packed_values(op, *attributes)
         results = tuple(outs or [np.empty(x.shape, (x if typed is None else typed).dtype) for x in xs])
