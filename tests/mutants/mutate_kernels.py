@@ -736,7 +736,8 @@ def main(given: Sequence[str] | None = None, known: Callable[[], dict[str, Area]
             return 0
         file = StateFile(options.state)
         run = Run(options, chosen, file)
-        run.save()  # an unwritable file ends the run here
+        if options.minutes > 0:
+            run.save()  # an unwritable file ends the run here
         for name in chosen:
             judged[name] = run.judge(name)
     except KeyboardInterrupt:

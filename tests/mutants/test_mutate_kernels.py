@@ -166,9 +166,13 @@ def test_a_state_of_another_seed_is_refused(tmp_path, capsys):
 
 
 def test_with_no_time_the_outcomes_of_a_state_are_counted_and_nothing_is_judged(tmp_path, capsys):
-    options = ("--count", "4", "--state", str(tmp_path / "state.json"))
+    state = tmp_path / "state.json"
+    options = ("--count", "4", "--state", str(state))
     _, output, _ = run(tmp_path, capsys, *options)
+    state.write_text(state.read_text() + "\n")  # a run that saves the state would remove this
+    before = state.read_text()
     _, again, _ = run(tmp_path, capsys, *options, "--minutes", "0", test="assert False")
+    assert state.read_text() == before
     assert cells(again) == cells(output)
     assert " min left]" not in again
 
