@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes as C
 import re
+import os
 import subprocess
 import sys
 
@@ -235,6 +236,9 @@ def test_the_error_of_an_absent_backend_names_the_missing_piece_and_the_remedy(
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="RLIMIT_AS limits memory on Linux only")
+@pytest.mark.skipif(
+    "sim" not in os.environ.get("NPU_ROPE_TEST_BACKEND", "sim"), reason="another back end is tested"
+)
 def test_the_simulator_loads_when_there_is_memory_again():
     program = (
         "import resource\n"
