@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes as C
-import re
 import os
+import re
 import subprocess
 import sys
 
