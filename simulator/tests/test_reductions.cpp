@@ -277,6 +277,7 @@ void check_rules() {
                 run([](auto d, auto x, auto) { WholeReduceMax(d, x, 64, 1, 1, 1, 8, ReduceOrder(4)); }), "SIM-MODE-01");
     expect_rule("a negative stride", run([](auto d, auto x, auto w) { ReduceMax(d, x, w, 64, 2, -1); }),
                 "SIM-STRIDE-01");
+    expect_instruction("ReduceMax");
     expect_rule("too many lanes", run([](auto d, auto x, auto) { WholeReduceMin(d, x, 65, 1, 1, 1, 8); }),
                 "SIM-MASK-01");
     // An index of half beyond 16 bits.
