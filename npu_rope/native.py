@@ -247,14 +247,14 @@ _OF_PYTHON = (
     "PyCFunction_NewEx",
     "Py_IncRef",
     "Py_DecRef",
-    "PyObject_CallObject",
+    "PyObject_CallFunctionObjArgs",
     "PyObject_IsTrue",
     "PyErr_Clear",
 )
 
 
 def small_entries(
-    path: Path, torch_exchange: Any = None, watchers: Sequence[Callable[[], Any]] = ()
+    path: Path, tensor: Any = None, watchers: Sequence[Callable[[], Any]] = ()
 ) -> dict[str, Callable[..., bool]]:
     """Return the functions that run operators on small arrays, with the interpreter's lock held.
 
@@ -264,9 +264,9 @@ def small_entries(
 
     Args:
         path: the library's file.
-        torch_exchange: ``torch.Tensor.__dlpack_c_exchange_api__``: the functions take tensors instead of
-            arrays. The caller excludes tensors that do not own plain memory. The dictionary is empty if the
-            library does not know this version of DLPack's interface.
+        tensor: the class ``torch.Tensor``: the functions take tensors instead of arrays. The caller excludes
+            subclasses. The dictionary is empty if torch lacks DLPack's exchange interface, or has a version
+            of it that the library does not know.
         watchers: functions of torch. The library runs no call on tensors while one of them returns a true
             object.
     """
@@ -276,19 +276,21 @@ def small_entries(
     except AttributeError:
         return {}
     library = C.PyDLL(str(path))
-    objects = [C.c_void_p(id(one)) for one in (None, True, False, ())]
+    objects = [C.c_void_p(id(one)) for one in (None, True, False)]
     given = [C.cast(function, C.c_void_p) for function in of_python] + objects
     library.npu_rope_python_use((C.c_void_p * len(given))(*given))
-    if torch_exchange is not None:
+    if tensor is not None:
+        capsule = getattr(tensor, "__dlpack_c_exchange_api__", None)
+        if capsule is None:
+            return {}
         pointer.restype, pointer.argtypes = C.c_void_p, [C.py_object, C.c_char_p]
-        exchange = pointer(torch_exchange, b"dlpack_exchange_api")
+        exchange = C.c_void_p(pointer(capsule, b"dlpack_exchange_api"))
         addresses = (C.c_void_p * len(watchers))(*map(id, watchers))
-        if not library.npu_rope_python_use_torch(C.c_void_p(exchange), addresses, C.c_size_t(len(watchers))):
+        use = library.npu_rope_python_use_torch
+        if not use(exchange, C.c_void_p(id(tensor.is_neg)), addresses, C.c_size_t(len(watchers))):
             return {}
     library.npu_rope_python_function.restype = C.py_object
-    return {
-        op: library.npu_rope_python_function(op.encode(), torch_exchange is not None) for op in _SMALL_ENTRIES
-    }
+    return {op: library.npu_rope_python_function(op.encode(), tensor is not None) for op in _SMALL_ENTRIES}
 
 
 class Native:

@@ -71,16 +71,31 @@ struct Python {
     void* (*new_function)(Method* method, void* self, void* module);
     void (*add_reference)(void* object);
     void (*drop_reference)(void* object);
-    void* (*call)(void* function, void* arguments);
+    void* (*call)(void* function, ...);  // with objects, and NULL after the last
     int (*is_true)(void* object);
     void (*clear_error)();
-    void *none, *true_object, *false_object, *no_arguments;
+    void *none, *true_object, *false_object;
 };
 Python g_python = {};
 
-// torch's interface for tensors, and a tuple of functions of torch. Each returns a false object unless a part of torch,
-// such as a profiler, has to see each call.
+// Calls a function of Python. Returns whether the result is a true object, or an error.
+template <class... Objects>
+bool answers_true(void* function, Objects... objects) {
+    void* const result = g_python.call(function, objects..., static_cast<void*>(nullptr));
+    if (result == g_python.false_object || result == g_python.none) {
+        g_python.drop_reference(result);
+        return false;
+    }
+    const int answer = result ? g_python.is_true(result) : -1;
+    if (result) g_python.drop_reference(result);
+    if (answer < 0) g_python.clear_error();
+    return answer != 0;
+}
+
+// torch's interface for tensors, the function torch.Tensor.is_neg, and functions of torch that return a false object
+// unless a part of torch, such as a profiler, has to see each call.
 const DlExchange* g_exchange = nullptr;
+void* g_is_negative = nullptr;
 constexpr size_t kMostWatchers = 8;
 void* g_watchers[kMostWatchers] = {};
 
@@ -159,12 +174,13 @@ int32_t dtype_of(const DlTensor& tensor) {
     }
 }
 
-// A torch tensor, which the caller's reference keeps alive. The caller has excluded tensors whose elements differ from
-// their memory: subclasses and tensors with the negative bit.
+// A torch tensor, which the caller's reference keeps alive. The caller has excluded subclasses. The elements of a
+// tensor with the negative bit are not those in its memory.
 class Tensor {
 public:
     bool read(void* object, bool /*is_output*/, npu_rope_tensor* t) {
         DlTensor tensor;
+        if (answers_true(g_is_negative, object)) return false;
         if (g_exchange->export_tensor(object, &tensor) != 0) {
             g_python.clear_error();
             return false;
@@ -186,14 +202,8 @@ public:
 
     // Returns whether torch has to see calls.
     static bool is_watched() {
-        for (void* watcher : g_watchers) {
-            if (!watcher) break;
-            void* const result = g_python.call(watcher, g_python.no_arguments);
-            const int answer = result ? g_python.is_true(result) : -1;
-            if (result) g_python.drop_reference(result);
-            if (answer < 0) g_python.clear_error();
-            if (answer != 0) return true;
-        }
+        for (void* watcher : g_watchers)
+            if (watcher && answers_true(watcher)) return true;
         return false;
     }
 };
@@ -302,16 +312,19 @@ NPU_ROPE_API void npu_rope_python_use(void* const* functions_and_objects) {
     std::memcpy(&npu_rope::python_calls::g_python, functions_and_objects, sizeof npu_rope::python_calls::g_python);
 }
 
-// Gives the struct in torch.Tensor's capsule, and the functions of g_watchers. Returns whether this library can read
-// tensors by the struct.
-NPU_ROPE_API int32_t npu_rope_python_use_torch(const void* exchange, void* const* watchers, size_t count) {
+// Gives the struct in torch.Tensor's capsule, torch.Tensor.is_neg and the functions of g_watchers. Returns whether this
+// library can read tensors by the struct.
+NPU_ROPE_API int32_t npu_rope_python_use_torch(const void* exchange, void* is_negative, void* const* watchers,
+                                               size_t count) {
     using namespace npu_rope::python_calls;
     const auto* found = static_cast<const DlExchange*>(exchange);
     while (found && found->major_version != kDlVersion) found = found->older;
     if (!found || !found->export_tensor || count > kMostWatchers) return 0;
     g_exchange = found;
+    g_is_negative = is_negative;
     std::memcpy(g_watchers, watchers, count * sizeof *watchers);
     // Objects call the library until the process ends, after Python has cleared its modules.
+    g_python.add_reference(is_negative);
     for (size_t k = 0; k < count; ++k) g_python.add_reference(watchers[k]);
     return 1;
 }

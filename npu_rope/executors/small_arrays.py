@@ -79,11 +79,11 @@ def packed_with_params(op: str, params: RopeParams, *values: Any) -> bytes:
 
 
 def functions_on_tensors(
-    exchange: Any, watchers: Sequence[Callable[[], Any]]
+    tensor: Any, watchers: Sequence[Callable[[], Any]]
 ) -> dict[str, Callable[..., bool]]:
     """Return :func:`npu_rope.native.small_entries` for tensors.
 
     Raises:
         BackendUnavailable: the library is unavailable.
     """
-    return native.small_entries(native.load().path, exchange, watchers)
+    return native.small_entries(native.load().path, tensor, watchers)

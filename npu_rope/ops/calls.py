@@ -133,11 +133,9 @@ def direct_function(op: str) -> Callable[..., bool]:
 
     It returns False for calls that it does not run: also while a mode, a transform, a trace or a profiler of
     torch waits for calls, and for each call if torch or the library lacks what it needs. Its caller excludes
-    calls that torch compiles or that have tangents or gradients, tensors of other types than ORDINARY, and
-    those with the negative bit, whose values are not those in their memory.
+    calls that torch compiles or that have tangents or gradients, and tensors of other types than ORDINARY.
     """
-    exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
-    functions = {} if exchange is None else small_arrays.functions_on_tensors(exchange, _WATCHERS)
+    functions = small_arrays.functions_on_tensors(torch.Tensor, _WATCHERS)
     return functions.get(op, lambda *arguments: False)
 
 

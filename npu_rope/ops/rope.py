@@ -151,16 +151,12 @@ def _wrote_directly(
         or (forward is not True and forward is not False)
         or _forward_ad._current_level >= 0
         or type(positions) not in _ORDINARY
-        or positions.is_neg()
-        or x.is_neg()
         or (x.requires_grad and _is_grad_enabled())
     ):
         return False
-    if out is not x and (
-        type(out) not in _ORDINARY or out.is_neg() or (out.requires_grad and _is_grad_enabled())
-    ):
+    if out is not x and (type(out) not in _ORDINARY or (out.requires_grad and _is_grad_enabled())):
         return False
-    if freq_factors is not None and (type(freq_factors) not in _ORDINARY or freq_factors.is_neg()):
+    if freq_factors is not None and type(freq_factors) not in _ORDINARY:
         return False
     try:
         try:

@@ -157,13 +157,12 @@ def _wrote_directly(
         or (forward is not True and forward is not False)
         or _forward_ad._current_level >= 0
         or type(positions) not in _ORDINARY
-        or positions.is_neg()
-        or (freq_factors is not None and (type(freq_factors) not in _ORDINARY or freq_factors.is_neg()))
+        or (freq_factors is not None and type(freq_factors) not in _ORDINARY)
     ):
         return False
     grad = _is_grad_enabled()
     for x in xs if outs[0] is xs[0] and outs[1] is xs[1] else (*xs, *outs):
-        if type(x) not in _ORDINARY or x.is_neg() or (grad and x.requires_grad):
+        if type(x) not in _ORDINARY or (grad and x.requires_grad):
             return False
     try:
         try:
