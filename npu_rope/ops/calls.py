@@ -186,6 +186,11 @@ def check_devices(call: CallTensors[Any]) -> None:
         require_dense(call.op, name, tensor)
         if tensor.device != first.device:
             raise bad_value(call.op, name, f"be on {first_name}'s device {first.device}", tensor.device)
+    for name, tensor in call.outs.items():  # torch's own error for these names no argument
+        if type(tensor) in ORDINARY and not _is_compiling() and tensor.is_neg():
+            raise bad_value(
+                call.op, name, "be written without a lazy negation", "a tensor with torch's bit for it"
+            )
 
 
 def check(call: CallTensors[Any], attributes: Any) -> None:
