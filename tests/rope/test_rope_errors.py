@@ -136,6 +136,7 @@ LARGE = 2**31
         ((2, 2, 8), (2**62, 2**62, 1), "strides"),  # extent
         ((2, 1, 8), (-(2**63), 0, 1), "strides"),  # a stride without an absolute value
         ((2, 1, 8), (2**61, 0, 1), "strides"),  # extent in bytes
+        ((2, 2, 8), (2**60, -(2**60), 1), "strides"),  # extent, of two ends that fit
     ],
 )
 def test_sizes_and_strides_that_overflow_are_refused(shape, strides, fault):
