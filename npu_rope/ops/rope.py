@@ -143,7 +143,7 @@ def _wrote_directly(
     forward: bool,
     angle: Angle,
 ) -> bool:
-    """Run a small call on an ordinary x without torch, which takes half of the time of a decode-sized call.
+    """Run a small call on an ordinary x without torch, which takes a third of the time of a decode-sized call.
     Return False for calls that need torch, and for calls with an error, which the usual path reports."""
     if (
         _is_compiling()
