@@ -143,8 +143,9 @@ def _wrote_directly(
     forward: bool,
     angle: Angle,
 ) -> bool:
-    """Run a small call on an ordinary x without torch, which takes a third of the time of a decode-sized call.
-    Return False for calls that need torch, and for calls with an error, which the usual path reports."""
+    """Run a small call on an ordinary x without torch, which takes a third of the time of a decode-sized
+    call. Return False for calls that need torch, and for calls with an error, which the usual path
+    reports."""
     if (
         _is_compiling()
         or (backend or backends.default_backend or "cpu") != "cpu"
