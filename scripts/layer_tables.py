@@ -259,6 +259,7 @@ CPP_LAYERS = (
             "csrc/torch/*",
             "csrc/core/check.h",
             "csrc/core/rms_norm_dims.h",  # for tensors with more dimensions than the C interface has
+            "csrc/core/packed_attributes.h",  # the bytes that native.py packs
             "include/npu_rope.h",
         ),
         never=(r"\b(?:at|c10)::",),

@@ -11,10 +11,10 @@
 // which runs the call or reports its error.
 #include <cstddef>
 #include <cstring>
-#include <type_traits>
 
 #include "csrc/capi/common.h"
 #include "csrc/core/dtype.h"
+#include "csrc/core/packed_attributes.h"
 
 namespace npu_rope::python_calls {
 namespace {
@@ -210,46 +210,23 @@ public:
 
 // ---- operators --------------------------------------------------------------------------------------
 
-// The attributes of each operator as npu_rope/native.py packs them.
-struct RopeAttributes {
-    npu_rope_params params;
-    int32_t forward;
-    npu_rope_angle angle;
-};
-struct RotaryAttributes {
-    int32_t interleaved;
-    int64_t rotary_dim, offset;
-    int32_t forward;
-};
-struct NormAttributes {
-    int64_t axis;
-    double epsilon;
-    int64_t stash_type;
-};
-struct NormRopeAttributes {
-    npu_rope_params params;
-    double epsilon;
-    int32_t intermediate_rounding;
-    npu_rope_angle angle;
-};
-
 // A call's tensors, outputs last. NULL is an absent one.
 template <size_t N>
 using Tensors = const npu_rope_tensor* const (&)[N];
 
-npu_rope_status run(const RopeAttributes& a, Tensors<4> t) {
+npu_rope_status run(const PackedRope& a, Tensors<4> t) {
     return npu_rope_rope(t[0], t[1], t[2], &a.params, a.forward, a.angle, t[3]);
 }
-npu_rope_status run(const RopeAttributes& a, Tensors<6> t) {
+npu_rope_status run(const PackedRope& a, Tensors<6> t) {
     return npu_rope_rope_qk(t[0], t[1], t[2], t[3], &a.params, a.forward, a.angle, t[4], t[5]);
 }
-npu_rope_status run(const RotaryAttributes& a, Tensors<4> t) {
+npu_rope_status run(const PackedTables& a, Tensors<4> t) {
     return npu_rope_rotary_mul(t[0], t[1], t[2], a.interleaved, a.rotary_dim, a.offset, a.forward, t[3]);
 }
-npu_rope_status run(const NormAttributes& a, Tensors<3> t) {
+npu_rope_status run(const PackedNorm& a, Tensors<3> t) {
     return npu_rope_rms_norm(t[0], t[1], a.axis, a.epsilon, a.stash_type, t[2]);
 }
-npu_rope_status run(const NormRopeAttributes& a, Tensors<8> t) {
+npu_rope_status run(const PackedNormRope& a, Tensors<8> t) {
     return npu_rope_rms_norm_rope(t[0], t[1], t[2], t[3], t[4], t[5], &a.params, a.epsilon, a.intermediate_rounding,
                                   a.angle, t[6], t[7]);
 }
@@ -273,7 +250,7 @@ bool runs(void* const* arguments) {
     for (size_t k = 0; k < kTensors; ++k) {
         if (arguments[1 + k] == g_python.none) continue;
         if (!objects[k].read(arguments[1 + k], k + kOutputs >= kTensors, &memory[k])) return false;
-        // The same object gets the same struct: the library then checks its memory once.
+        // An object that is passed twice has one struct, so that the library checks its memory once.
         size_t same = 0;
         while (arguments[1 + same] != arguments[1 + k]) ++same;
         tensors[k] = &memory[same];
@@ -296,11 +273,11 @@ struct Methods {
         : methods{{name, function<Attributes, kTensors, kOutputs, Array>, kFastCall, nullptr},
                   {name, function<Attributes, kTensors, kOutputs, Tensor>, kFastCall, nullptr}} {}
 };
-Methods<RopeAttributes, 4, 1> g_rope("rope");
-Methods<RopeAttributes, 6, 2> g_rope_qk("rope_qk");
-Methods<RotaryAttributes, 4, 1> g_rotary_mul("rotary_mul");
-Methods<NormAttributes, 3, 1> g_rms_norm("rms_norm");
-Methods<NormRopeAttributes, 8, 2> g_rms_norm_rope("rms_norm_rope");
+Methods<PackedRope, 4, 1> g_rope("rope");
+Methods<PackedRope, 6, 2> g_rope_qk("rope_qk");
+Methods<PackedTables, 4, 1> g_rotary_mul("rotary_mul");
+Methods<PackedNorm, 3, 1> g_rms_norm("rms_norm");
+Methods<PackedNormRope, 8, 2> g_rms_norm_rope("rms_norm_rope");
 
 }  // namespace
 }  // namespace npu_rope::python_calls

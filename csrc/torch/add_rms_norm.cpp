@@ -6,7 +6,7 @@ namespace {
 
 using namespace npu_rope;
 
-void run(AtenTensorHandle x, AtenTensorHandle residual, AtenTensorHandle scale, const NormAttributes& a,
+void run(AtenTensorHandle x, AtenTensorHandle residual, AtenTensorHandle scale, const PackedNorm& a,
          AtenTensorHandle out, AtenTensorHandle sum) {
     NormCall call("add_rms_norm", x, scale, a.axis);
     const npu_rope_tensor x_view = call.read("x", x), residual_view = call.read("residual", residual);
@@ -20,7 +20,7 @@ void run(AtenTensorHandle x, AtenTensorHandle residual, AtenTensorHandle scale, 
 void add_rms_norm(StableIValue* stack, uint64_t, uint64_t) {
     Owned x(stack[0]), residual(stack[1]), scale(stack[2]);
     Owned out = empty_of(x.get(), scale.get()), sum = empty_of(x.get(), x.get());
-    run(x.get(), residual.get(), scale.get(), NormAttributes(stack + 3), out.get(), sum.get());
+    run(x.get(), residual.get(), scale.get(), read_norm(stack + 3), out.get(), sum.get());
     stack[0] = torch::stable::detail::from(out.release());
     stack[1] = torch::stable::detail::from(sum.release());
 }
@@ -28,7 +28,7 @@ void add_rms_norm(StableIValue* stack, uint64_t, uint64_t) {
 // add_rms_norm_out(x, residual, scale, out, sum, attributes)
 void add_rms_norm_out(StableIValue* stack, uint64_t, uint64_t) {
     Owned x(stack[0]), residual(stack[1]), scale(stack[2]), out(stack[3]), sum(stack[4]);
-    run(x.get(), residual.get(), scale.get(), NormAttributes(stack + 5), out.get(), sum.get());
+    run(x.get(), residual.get(), scale.get(), read_norm(stack + 5), out.get(), sum.get());
 }
 
 }  // namespace

@@ -6,7 +6,7 @@ namespace {
 
 using namespace npu_rope;
 
-void run(AtenTensorHandle x, AtenTensorHandle scale, const NormAttributes& a, AtenTensorHandle out) {
+void run(AtenTensorHandle x, AtenTensorHandle scale, const PackedNorm& a, AtenTensorHandle out) {
     NormCall call("rms_norm", x, scale, a.axis);
     const npu_rope_tensor out_view = call.written("out", out), x_view = call.read("x", x), scale_view = call.scale();
     raise_on(npu_rope_rms_norm(&x_view, &scale_view, call.axis(), a.epsilon, a.stash_type, &out_view));
@@ -16,7 +16,7 @@ void run(AtenTensorHandle x, AtenTensorHandle scale, const NormAttributes& a, At
 void rms_norm(StableIValue* stack, uint64_t, uint64_t) {
     Owned x(stack[0]), scale(stack[1]);
     Owned out = empty_of(x.get(), scale.get());
-    run(x.get(), scale.get(), NormAttributes(stack + 2), out.get());
+    run(x.get(), scale.get(), read_norm(stack + 2), out.get());
     stack[0] = torch::stable::detail::from(out.release());
 }
 
@@ -24,7 +24,7 @@ void rms_norm(StableIValue* stack, uint64_t, uint64_t) {
 void rms_norm_packed(StableIValue* stack, uint64_t, uint64_t) {
     Owned x(stack[0]), scale(stack[1]), packed(stack[2]);
     Owned out = empty_of(x.get(), scale.get());
-    run(x.get(), scale.get(), unpack_as<NormAttributes>("rms_norm", packed.get()), out.get());
+    run(x.get(), scale.get(), unpack_as<PackedNorm>("rms_norm", packed.get()), out.get());
     stack[0] = torch::stable::detail::from(out.release());
 }
 
@@ -48,7 +48,7 @@ void rms_norm_rounded_last(StableIValue* stack, uint64_t, uint64_t) {
 // rms_norm_out(x, scale, out, attributes)
 void rms_norm_out(StableIValue* stack, uint64_t, uint64_t) {
     Owned x(stack[0]), scale(stack[1]), out(stack[2]);
-    run(x.get(), scale.get(), NormAttributes(stack + 3), out.get());
+    run(x.get(), scale.get(), read_norm(stack + 3), out.get());
 }
 
 // Sums t to these sizes, over the dimensions along which the scale is broadcast.
@@ -63,7 +63,7 @@ Tensor summed_to(const Tensor& t, const Dims& sizes) {
 // Replaces the arguments grad, x, scale and the attributes by dx and, if it is needed, dscale.
 void differentiate(StableIValue* stack, bool needs_dscale) {
     Owned grad(stack[0]), x(stack[1]), scale(stack[2]);
-    const NormAttributes a(stack + 3);
+    const PackedNorm a = read_norm(stack + 3);
     NormCall call("rms_norm_backward", x.get(), scale.get(), a.axis);
     call.convert_expanded_scale_to_double();
     const Tensor grad_read = call.as_doubles_if_scale_is_expanded(grad.get());

@@ -11,17 +11,11 @@ namespace npu_rope {
 
 using torch::stable::Tensor;
 
-// "int axis, float epsilon, int stash_type", the last arguments of the schemas, or these in a packed tensor.
-struct NormAttributes {
-    int64_t axis;
-    double epsilon;
-    int64_t stash_type;
-    NormAttributes() = default;
-    explicit NormAttributes(const StableIValue* s)
-        : axis(torch::stable::detail::to<int64_t>(s[0])),
-          epsilon(torch::stable::detail::to<double>(s[1])),
-          stash_type(torch::stable::detail::to<int64_t>(s[2])) {}
-};
+// Reads "int axis, float epsilon, int stash_type", the last arguments of the schemas.
+inline PackedNorm read_norm(const StableIValue* s) {
+    using torch::stable::detail::to;
+    return {to<int64_t>(s[0]), to<double>(s[1]), to<int64_t>(s[2])};
+}
 
 inline Tensor as_doubles(const Tensor& t) { return torch::stable::to(t, torch::headeronly::ScalarType::Double); }
 

@@ -8,28 +8,12 @@ using namespace npu_rope;
 
 constexpr const char* kOp = "rms_norm_rope";
 
-// The attributes after "*" in the schemas.
-struct NormRopeAttributes {
-    npu_rope_params params;
-    double epsilon;
-    bool intermediate_rounding;
-    npu_rope_angle angle;
-};
+// The number of attributes after "*" in the schemas.
 constexpr int kNormRopeAttributes = kParams + 3;
 
-NormRopeAttributes read(StableIValue* s) {
+PackedNormRope read(StableIValue* s) {
     using torch::stable::detail::to;
     return {read_params(s), to<double>(s[kParams]), to<bool>(s[kParams + 1]), read_angle(s[kParams + 2])};
-}
-
-NormRopeAttributes read_packed(AtenTensorHandle packed) {
-    struct Packed {
-        npu_rope_params params;
-        double epsilon;
-        int32_t intermediate_rounding, angle;
-    };
-    const auto p = unpack_as<Packed>(kOp, packed);
-    return {p.params, p.epsilon, p.intermediate_rounding != 0, static_cast<npu_rope_angle>(p.angle)};
 }
 
 // Tensors of a call besides q, k and their outputs.
@@ -38,7 +22,7 @@ struct Others {
     AtenTensorHandle rows;  // NULL, or the row of the cache for each token of k
 };
 
-void run(const Side& q, const Side& k, const Others& others, const Optional& factors, const NormRopeAttributes& a) {
+void run(const Side& q, const Side& k, const Others& others, const Optional& factors, const PackedNormRope& a) {
     const Readable q_scale(others.q_scale, q.out_handle), k_scale(others.k_scale, k.out_handle);
     const npu_rope_tensor positions = view_of(others.positions);
     const OptionalView given(factors);
@@ -57,7 +41,7 @@ struct RmsNormRopeCall {
     static constexpr int kSides = 2, kInputs = 6, kOutsAt = kInputs + kNormRopeAttributes;
     Owned x[2], q_scale, k_scale, positions;
     Optional factors;
-    NormRopeAttributes attributes;
+    PackedNormRope attributes;
     RmsNormRopeCall(StableIValue* s, StableIValue* a)
         : x{Owned(s[0]), Owned(s[1])},
           q_scale(s[2]),
@@ -77,7 +61,7 @@ struct SetRowsCall {
     static constexpr int kSides = 1, kInputs = 8, kOutsAt = kInputs + kNormRopeAttributes;
     Owned x[1], k, q_scale, k_scale, positions, rows, cache;
     Optional factors;
-    NormRopeAttributes attributes;
+    PackedNormRope attributes;
     SetRowsCall(StableIValue* s, StableIValue* a)
         : x{Owned(s[0])},
           k(s[1]),
@@ -103,7 +87,7 @@ struct PackedCall {
         : x{Owned(s[0]), Owned(s[1])}, q_scale(s[2]), k_scale(s[3]), positions(s[4]), packed(s[5]), factors(s[6]) {}
     void run(AtenTensorHandle q_out, AtenTensorHandle k_out) const {
         ::run({x[0].get(), q_out}, {x[1].get(), k_out}, {q_scale.get(), k_scale.get(), positions.get(), nullptr},
-              factors, read_packed(packed.get()));
+              factors, unpack_as<PackedNormRope>(kOp, packed.get()));
     }
 };
 
@@ -113,7 +97,8 @@ void rms_norm_rope_packed(StableIValue* stack, uint64_t, uint64_t) {
     Owned q_out(stack[0]), k_out(stack[1]), q_scale(stack[2]), k_scale(stack[3]), positions(stack[4]), packed(stack[5]);
     Optional q(stack[6]), k(stack[7]), rows(stack[8]), factors(stack[9]);
     run({q.get() ? q.get() : q_out.get(), q_out.get()}, {k.get() ? k.get() : k_out.get(), k_out.get()},
-        {q_scale.get(), k_scale.get(), positions.get(), rows.get()}, factors, read_packed(packed.get()));
+        {q_scale.get(), k_scale.get(), positions.get(), rows.get()}, factors,
+        unpack_as<PackedNormRope>(kOp, packed.get()));
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ struct RopePackedCall {
     Optional factors;
     RopePackedCall(StableIValue* s, StableIValue*) : x{Owned(s[0])}, positions(s[1]), packed(s[2]), factors(s[3]) {}
     void run(AtenTensorHandle out) const {
-        ::run(x[0].get(), positions.get(), factors, unpack("rope", packed.get()), out);
+        ::run(x[0].get(), positions.get(), factors, unpack_as<Attributes>("rope", packed.get()), out);
     }
 };
 

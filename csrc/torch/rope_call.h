@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "csrc/core/packed_attributes.h"
 #include "csrc/torch/errors.h"
 #include "csrc/torch/tensor_view.h"
 #include "include/npu_rope.h"
@@ -20,11 +21,7 @@
 namespace npu_rope {
 
 // The attributes after "*" in the operators' schemas, in their order.
-struct Attributes {
-    npu_rope_params params;
-    bool forward;
-    npu_rope_angle angle;
-};
+using Attributes = PackedRope;
 // Numbers of arguments in a schema: those of `params`, and all attributes.
 constexpr int kParams = 11, kAttributes = kParams + 2;
 
@@ -115,16 +112,6 @@ Packed unpack_as(const char* op, AtenTensorHandle packed) {
                            "another tensor"));
     std::memcpy(&p, data_of(packed), sizeof p);
     return p;
-}
-
-// npu_rope_params followed by forward and angle as int32.
-inline Attributes unpack(const char* op, AtenTensorHandle packed) {
-    struct Packed {
-        npu_rope_params params;
-        int32_t forward, angle;
-    };
-    const auto p = unpack_as<Packed>(op, packed);
-    return {p.params, p.forward != 0, static_cast<npu_rope_angle>(p.angle)};
 }
 
 // A tensor in the form that the C interface reads. The kernels read any layout with unit stride in the last dimension;

@@ -37,7 +37,8 @@ struct RopeQkPackedCall {
     RopeQkPackedCall(StableIValue* s, StableIValue*)
         : x{Owned(s[0]), Owned(s[1])}, positions(s[2]), packed(s[3]), factors(s[4]) {}
     void run(AtenTensorHandle q_out, AtenTensorHandle k_out) const {
-        ::run({x[0].get(), q_out}, {x[1].get(), k_out}, positions.get(), factors, unpack("rope_qk", packed.get()));
+        ::run({x[0].get(), q_out}, {x[1].get(), k_out}, positions.get(), factors,
+              unpack_as<Attributes>("rope_qk", packed.get()));
     }
 };
 

@@ -32,7 +32,7 @@ void rope_set_rows_packed(StableIValue* stack, uint64_t, uint64_t) {
     Inputs in(stack);
     Owned packed(stack[4]);
     Optional factors(stack[5]);
-    run(in, factors, unpack("rope_set_rows", packed.get()));
+    run(in, factors, unpack_as<Attributes>("rope_set_rows", packed.get()));
 }
 
 }  // namespace

@@ -12,8 +12,9 @@ using namespace npu_rope;
 struct RotaryMulCall {
     static constexpr int kSides = 1, kInputs = 3, kOutsAt = kInputs;
     Owned x[1], cos, sin;
-    RotaryMulAttributes attributes;
-    RotaryMulCall(StableIValue* s, StableIValue* a) : x{Owned(s[0])}, cos(s[1]), sin(s[2]), attributes(a) {}
+    PackedTables attributes;
+    RotaryMulCall(StableIValue* s, StableIValue* a)
+        : x{Owned(s[0])}, cos(s[1]), sin(s[2]), attributes(read_tables(a)) {}
     void run(AtenTensorHandle out) const {
         const Side side(x[0].get(), out);
         const Readable c(cos.get(), out), s(sin.get(), out);

@@ -15,10 +15,10 @@ using namespace npu_rope;
 struct RotaryMulQkCall {
     static constexpr int kSides = 2, kInputs = 4, kOutsAt = kInputs;
     Owned x[2], cos, sin;
-    RotaryMulAttributes attributes;
-    RotaryMulQkCall(StableIValue* s, const RotaryMulAttributes& a)
+    PackedTables attributes;
+    RotaryMulQkCall(StableIValue* s, const PackedTables& a)
         : x{Owned(s[0]), Owned(s[1])}, cos(s[2]), sin(s[3]), attributes(a) {}
-    RotaryMulQkCall(StableIValue* s, StableIValue* a) : RotaryMulQkCall(s, RotaryMulAttributes(a)) {}
+    RotaryMulQkCall(StableIValue* s, StableIValue* a) : RotaryMulQkCall(s, read_tables(a)) {}
     void run(AtenTensorHandle q_out, AtenTensorHandle k_out) const {
         const Side q(x[0].get(), q_out), k(x[1].get(), k_out);
         const Readable c(cos.get(), q_out), s(sin.get(), q_out);
@@ -38,9 +38,9 @@ npu_rope_tensor with_tokens_first(npu_rope_tensor x) {
 // rotary_mul_qk_heads_first(q, k, cos, sin, packed)
 // q and k are [B,N,S,D]. A call saves the four transpositions around rotary_mul_qk, a third of a decode-sized call.
 struct HeadsFirstCall : RotaryMulQkCall {
-    HeadsFirstCall(StableIValue* s, const RotaryMulAttributes& a) : RotaryMulQkCall(s, a) {}
+    HeadsFirstCall(StableIValue* s, const PackedTables& a) : RotaryMulQkCall(s, a) {}
     HeadsFirstCall(StableIValue* s, StableIValue* packed)
-        : RotaryMulQkCall(s, unpack_as<RotaryMulAttributes>("rotary_mul_qk", Owned(*packed).get())) {}
+        : RotaryMulQkCall(s, unpack_as<PackedTables>("rotary_mul_qk", Owned(*packed).get())) {}
     void run(AtenTensorHandle q_out, AtenTensorHandle k_out) const { rotate(x[0].get(), x[1].get(), q_out, k_out); }
 
 protected:
@@ -82,7 +82,7 @@ void write_as_halves(const npu_rope_tensor& x, void* y_data) {
 // q and k are [B,N,S,D]. Their pairs are neighbours, and the results have halves. Three calls of torch would rearrange
 // the lanes of each tensor, in half the time of a decode-sized call.
 struct ToHalvesCall : HeadsFirstCall {
-    ToHalvesCall(StableIValue* stack, StableIValue*) : HeadsFirstCall(stack, RotaryMulAttributes()) {}
+    ToHalvesCall(StableIValue* stack, StableIValue*) : HeadsFirstCall(stack, PackedTables{0, 0, 0, 1}) {}
     void run(AtenTensorHandle q_out, AtenTensorHandle k_out) const {
         rearrange(x[0].get(), q_out);
         rearrange(x[1].get(), k_out);

@@ -97,9 +97,9 @@ def packed_of(op: str, params: RopeParams, forward: bool, angle: Angle) -> Any:
 def keep_packed(params: RopeParams, cache: str, key: tuple[Any, ...], attributes: bytes) -> Any:
     """Return packed attributes as a uint8 tensor, and keep it in params under the name of a cache and a key.
 
-    A view of the tensor is kept, too. It has a reference in C++ to the tensor. When the last such reference
-    ends, torch 2.13 takes the interpreter's lock to release the tensor's Python object. It would do so in
-    each call, which takes a twentieth of the time of a decode-sized call.
+    params also keeps a view of the tensor, because the view has a reference in C++ to the tensor. When the
+    last such reference ends, torch 2.13 takes the interpreter's lock to release the tensor's Python object.
+    It would do so in each call, which takes a twentieth of the time of a decode-sized call.
     """
     packed, view = _as_tensor(attributes)
     params.__dict__.setdefault(cache, {}).update({key: packed, ("view of", key): view})
@@ -135,8 +135,13 @@ def direct_function(op: str) -> Callable[..., bool]:
     torch waits for calls, and for each call if torch or the library lacks what it needs. Its caller excludes
     calls that torch compiles or that have tangents or gradients, and tensors of other types than ORDINARY.
     """
-    functions = small_arrays.functions_on_tensors(torch.Tensor, _WATCHERS)
-    return functions.get(op, lambda *arguments: False)
+    return _direct_functions().get(op, lambda *arguments: False)
+
+
+@cache
+def _direct_functions() -> dict[str, Callable[..., bool]]:
+    """Return the functions of all operators, which the library makes together."""
+    return small_arrays.functions_on_tensors(torch.Tensor, _WATCHERS)
 
 
 def _is_plain(x: Any) -> bool:

@@ -149,8 +149,12 @@ def _wrote_directly(
     forward: bool,
     angle: Angle,
 ) -> bool:
-    """Run a small call without torch, as rope does. Return False for calls that need torch, and for calls
-    with an error, which the usual path reports."""
+    """Run a small call without torch. Return False for calls that need torch, and for calls with an error,
+    which the usual path reports.
+
+    rope has the same conditions for its one tensor. To loop over tensors and to unpack them would take a
+    fifth of the time of its call.
+    """
     if (
         _is_compiling()
         or (backend or backends.default_backend or "cpu") != "cpu"

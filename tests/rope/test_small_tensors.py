@@ -518,11 +518,13 @@ def test_a_call_leaves_no_reference_and_no_error():
 
 
 def test_a_torch_without_the_interface_takes_the_usual_path(monkeypatch):
-    calls.direct_function.cache_clear()
+    for function in (calls.direct_function, calls._direct_functions):
+        function.cache_clear()
     with monkeypatch.context() as older:
         older.delattr(torch.Tensor, "__dlpack_c_exchange_api__")
         run = calls.direct_function("rope")
-    calls.direct_function.cache_clear()
+    for function in (calls.direct_function, calls._direct_functions):
+        function.cache_clear()
     assert run(b"", 1, 2, 3, 4) is False
 
 
