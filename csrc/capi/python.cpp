@@ -299,10 +299,9 @@ NPU_ROPE_API int32_t npu_rope_python_use_torch(const void* exchange, void* is_ne
     if (!found || !found->export_tensor || count > kMostWatchers) return 0;
     g_exchange = found;
     g_is_negative = is_negative;
-    std::memcpy(g_watchers, watchers, count * sizeof *watchers);
     // Objects call the library until the process ends, after Python has cleared its modules.
     g_python.add_reference(is_negative);
-    for (size_t k = 0; k < count; ++k) g_python.add_reference(watchers[k]);
+    for (size_t k = 0; k < count; ++k) g_python.add_reference(g_watchers[k] = watchers[k]);
     return 1;
 }
 
