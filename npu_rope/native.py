@@ -247,6 +247,7 @@ _OF_PYTHON = (
     "PyCFunction_NewEx",
     "Py_IncRef",
     "Py_DecRef",
+    "PyObject_CallNoArgs",
     "PyObject_CallFunctionObjArgs",
     "PyObject_IsTrue",
     "PyErr_Clear",

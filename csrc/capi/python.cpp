@@ -71,17 +71,16 @@ struct Python {
     void* (*new_function)(Method* method, void* self, void* module);
     void (*add_reference)(void* object);
     void (*drop_reference)(void* object);
-    void* (*call)(void* function, ...);  // with objects, and NULL after the last
+    void* (*call)(void* function);
+    void* (*call_on)(void* function, ...);  // objects, and NULL after the last
     int (*is_true)(void* object);
     void (*clear_error)();
     void *none, *true_object, *false_object;
 };
 Python g_python = {};
 
-// Calls a function of Python. Returns whether the result is a true object, or an error.
-template <class... Objects>
-bool answers_true(void* function, Objects... objects) {
-    void* const result = g_python.call(function, objects..., static_cast<void*>(nullptr));
+// Takes the result of a function of Python. Returns whether it is a true object, or an error.
+bool answers_true(void* result) {
     if (result == g_python.false_object || result == g_python.none) {
         g_python.drop_reference(result);
         return false;
@@ -123,6 +122,8 @@ int32_t dtype_of(const Buffer& buffer) {
 // A NumPy array, whose buffer this object holds.
 class Array {
 public:
+    static constexpr bool kAsksForWriting = true;  // read() fails for an output that is read-only
+
     Array() = default;
     Array(const Array&) = delete;
     ~Array() {
@@ -178,9 +179,11 @@ int32_t dtype_of(const DlTensor& tensor) {
 // tensor with the negative bit are not those in its memory.
 class Tensor {
 public:
+    static constexpr bool kAsksForWriting = false;
+
     bool read(void* object, bool /*is_output*/, npu_rope_tensor* t) {
         DlTensor tensor;
-        if (answers_true(g_is_negative, object)) return false;
+        if (answers_true(g_python.call_on(g_is_negative, object, nullptr))) return false;
         if (g_exchange->export_tensor(object, &tensor) != 0) {
             g_python.clear_error();
             return false;
@@ -203,7 +206,7 @@ public:
     // Returns whether torch has to see calls.
     static bool is_watched() {
         for (void* watcher : g_watchers)
-            if (watcher && answers_true(watcher)) return true;
+            if (watcher && answers_true(g_python.call(watcher))) return true;
         return false;
     }
 };
@@ -249,10 +252,11 @@ bool runs(void* const* arguments) {
     const npu_rope_tensor* tensors[kTensors] = {};
     for (size_t k = 0; k < kTensors; ++k) {
         if (arguments[1 + k] == g_python.none) continue;
-        if (!objects[k].read(arguments[1 + k], k + kOutputs >= kTensors, &memory[k])) return false;
         // An object that is passed twice has one struct, so that the library checks its memory once.
         size_t same = 0;
         while (arguments[1 + same] != arguments[1 + k]) ++same;
+        const bool is_read = same < k && !Object::kAsksForWriting;
+        if (!is_read && !objects[k].read(arguments[1 + k], k + kOutputs >= kTensors, &memory[k])) return false;
         tensors[k] = &memory[same];
     }
     return run(attributes, tensors) == NPU_ROPE_OK;

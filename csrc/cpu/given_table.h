@@ -95,12 +95,12 @@ private:
         if (entry_per_lane_ ? !interleaved() : order == kNatural) return {natural_cos, natural_sin};
         if (!is_ordered_) {
             if (entry_per_lane_)
-                cross(natural_cos, natural_sin, ordered_cos, ordered_sin);
+                negate_first_lanes(natural_sin, ordered_sin);
             else
                 reorder(order, natural_cos, natural_sin, ordered_cos, ordered_sin);
         }
         is_ordered_ = true;
-        return {ordered_cos, ordered_sin};
+        return {entry_per_lane_ ? natural_cos : ordered_cos, ordered_sin};
     }
 
     // Widens a token's entries. In the modes with sections each pair has the entries of its axis's row.
@@ -152,13 +152,10 @@ private:
         for (int i = 0; i < count; ++i) sin[i] = -sin[i];
     }
 
-    // Writes tables for interleaved heads with one entry per lane, as RopeKernels::rotate_by_lanes reads them.
+    // Writes the sines of interleaved heads with one entry per lane, as RopeKernels::rotate_by_lanes reads them.
     template <typename T>
-    void cross(const T* cos, const T* sin, T* x1_factors, T* x2_factors) const {
-        for (int i = 0; i < 2 * format_.pairs; i += 2) {
-            x1_factors[i] = cos[i], x1_factors[i + 1] = sin[i + 1];
-            x2_factors[i] = -sin[i], x2_factors[i + 1] = cos[i + 1];
-        }
+    void negate_first_lanes(const T* sin, T* to) const {
+        for (int i = 0; i < 2 * format_.pairs; i += 2) to[i] = -sin[i], to[i + 1] = sin[i + 1];
     }
 
     void reorder(TableOrder order, const float* cos, const float* sin, float* cos_out, float* sin_out) const {

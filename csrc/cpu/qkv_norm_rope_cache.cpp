@@ -420,7 +420,7 @@ Check run(const QkvTensors& t, const npu_rope_params& params, const QkvAttribute
     }
     Computed computed;
     if (Check c = rope_table::fill_source(params, t.in.positions, t.in.freq_factors, /*forward=*/true,
-                                          attributes.angle_policy, &computed.source);
+                                          attributes.angle_policy, call.dtype, shape.rope, &computed.source);
         !c.ok())
         return c;
     run_all(&call, computed);

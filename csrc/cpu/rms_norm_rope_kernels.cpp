@@ -66,7 +66,7 @@ struct HalfApartRotator {
     }
 };
 
-// The tables are crossed: c holds the factors of x1, s those of x2.
+// The tables have the order kPerLane.
 template <typename Element>
 struct InterleavedRotator {
     using T = typename Element::T;
@@ -78,9 +78,8 @@ struct InterleavedRotator {
     }
     template <bool kStream>
     void run(const T* x, T* y, int i, int, float inverse) const {
-        FloatVec x1, x2;
-        duplicate_pairs(Element::load_vector(x + 2 * i) * inverse * scale, &x1, &x2);
-        Element::template store_vector<kStream>(y + 2 * i, x1 * c + x2 * s);
+        const FloatVec v = Element::load_vector(x + 2 * i) * inverse * scale;
+        Element::template store_vector<kStream>(y + 2 * i, v * c + swap_pairs(v) * s);
     }
 };
 
@@ -148,8 +147,8 @@ struct FixedWindow {
     }
 };
 
-// Rotates the window of a head of any size. kCrossedTable: the tables have the order kCrossed.
-template <typename Element, typename Rotator, Pairing kPairing, bool kCrossedTable, bool kStream>
+// Rotates the window of a head of any size. kPerLaneTable: the tables have the order kPerLane.
+template <typename Element, typename Rotator, Pairing kPairing, bool kPerLaneTable, bool kStream>
 struct AnyWindow {
     using T = typename Element::T;
     const NormRopeJob& job;
@@ -160,7 +159,7 @@ struct AnyWindow {
         if constexpr (kPairing == kHalfApart && Rotator::kPairs > W)
             i = rotate_whole<HalfApartRotator<Element>>(x, y, i, inverse);
         auto normalized = [&](int lane) { return Element::to_float(x[lane]) * inverse * job.scale[lane]; };
-        rotate_pairs<Element, kPairing, kCrossedTable>(normalized, y, i, job.pairs, job.cos_table, job.sin_table);
+        rotate_pairs<Element, kPairing, kPerLaneTable>(normalized, y, i, job.pairs, job.cos_table, job.sin_table);
     }
 
 private:
@@ -194,19 +193,19 @@ void rotate_heads(const NormRopeJob& job) {
     }
 }
 
-template <typename Element, typename Rotator, Pairing kPairing, bool kCrossedTable, bool kStream>
+template <typename Element, typename Rotator, Pairing kPairing, bool kPerLaneTable, bool kStream>
 void rotate_stream(const NormRopeJob& job) {
     if (job.pairs == 64)
         return rotate_heads<Element, kStream, FixedWindow<Rotator, 64 / Rotator::kPairs, kStream>>(job);
     if (job.pairs == 32)
         return rotate_heads<Element, kStream, FixedWindow<Rotator, 32 / Rotator::kPairs, kStream>>(job);
-    rotate_heads<Element, kStream, AnyWindow<Element, Rotator, kPairing, kCrossedTable, kStream>>(job);
+    rotate_heads<Element, kStream, AnyWindow<Element, Rotator, kPairing, kPerLaneTable, kStream>>(job);
 }
 
-template <typename Element, typename Rotator, Pairing kPairing, bool kCrossedTable>
+template <typename Element, typename Rotator, Pairing kPairing, bool kPerLaneTable>
 void rotate(const NormRopeJob& job) {
-    job.stream ? rotate_stream<Element, Rotator, kPairing, kCrossedTable, true>(job)
-               : rotate_stream<Element, Rotator, kPairing, kCrossedTable, false>(job);
+    job.stream ? rotate_stream<Element, Rotator, kPairing, kPerLaneTable, true>(job)
+               : rotate_stream<Element, Rotator, kPairing, kPerLaneTable, false>(job);
 }
 
 }  // namespace

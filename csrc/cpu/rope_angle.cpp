@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "csrc/core/rope_check.h"
 #include "csrc/core/rope_frequency.h"
@@ -95,25 +96,45 @@ Check make_angle_constants(const npu_rope_params& p, const float* freq_factors, 
 }  // namespace
 
 Check cached_angle_constants(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride, int32_t policy,
-                             const AngleConstants** constants) {
+                             UsedConstants* used) {
     constexpr int kEntries = 8;
     thread_local CacheEntry entries[kEntries];
     thread_local int oldest = 0;
     for (CacheEntry& entry : entries)
         if (matches(entry, p, freq_factors, factor_stride, policy)) {
-            *constants = &entry.constants;
+            used->use(&entry.constants);
             return {};
         }
     CacheEntry& entry = entries[oldest];
     oldest = (oldest + 1) % kEntries;
+    if (entry.constants.calls > 0) {
+        auto constants = std::make_unique<AngleConstants>();
+        Check c = make_angle_constants(p, freq_factors, factor_stride, policy, constants.get());
+        if (c.ok()) used->own(std::move(constants));
+        return c;
+    }
     entry.is_filled = false;
     if (Check c = make_angle_constants(p, freq_factors, factor_stride, policy, &entry.constants); !c.ok()) return c;
     entry.key = {p, policy, freq_factors != nullptr};
     entry.factors.clear();
     for (int i = 0; freq_factors && i < rope_pairs(p); ++i) entry.factors.push_back(freq_factors[i * factor_stride]);
     entry.is_filled = true;
-    *constants = &entry.constants;
+    used->use(&entry.constants);
     return {};
+}
+
+TokenTables* KeptTables::of(int64_t tokens, int pairs) {
+    if (tokens <= static_cast<int64_t>(tokens_.size())) return tokens_.data();
+    const int64_t floats = table_floats(pairs), bytes_of_token = 4 * floats * int64_t{sizeof(float)};
+    if (tokens > kMostBytes / bytes_of_token) return nullptr;
+    tokens_.clear();
+    memory_.assign(static_cast<size_t>(tokens * bytes_of_token) / sizeof(CacheLine), {});
+    tokens_.resize(static_cast<size_t>(tokens));
+    float* at = memory_.data()->floats;
+    for (TokenTables& tables : tokens_)
+        for (float** table : {&tables.natural_cos, &tables.natural_sin, &tables.ordered_cos, &tables.ordered_sin})
+            *table = at, at += floats;
+    return tokens_.data();
 }
 
 void ggml_cos_sin(const AngleConstants& constants, const int64_t* positions, float* cos_table, float* sin_table) {

@@ -91,12 +91,12 @@ void step_table(const StepJob& job, float* cos_table, float* sin_table) {
 // Converts tables from natural order to another order. The tables are padded to whole vectors. For kEvenOdd, the pairs
 // after the last group of 2 W stay in natural order.
 void reorder(TableOrder order, int pairs, const float* cos, const float* sin, float* cos_out, float* sin_out) {
-    if (order == kCrossed) {
+    if (order == kPerLane) {
         for (int i = 0; i < pairs; i += W) {
             FloatVec cos_vector = load<FloatVec>(cos + i), sin_vector = load<FloatVec>(sin + i), low, high;
-            interleave(cos_vector, sin_vector, &low, &high);
+            interleave(cos_vector, cos_vector, &low, &high);
             store(cos_out + 2 * i, low), store(cos_out + 2 * i + W, high);
-            interleave(-sin_vector, cos_vector, &low, &high);
+            interleave(-sin_vector, sin_vector, &low, &high);
             store(sin_out + 2 * i, low), store(sin_out + 2 * i + W, high);
         }
         return;
@@ -133,7 +133,7 @@ struct HalfApartRotator {
     }
 };
 
-// The tables are crossed: c holds the factors of x1, s those of x2.
+// The tables have the order kPerLane.
 template <typename Element>
 struct InterleavedRotator {
     using T = typename Element::T;
@@ -144,9 +144,8 @@ struct InterleavedRotator {
     }
     template <bool kStream>
     void run(const T* x, T* y, int i, int) const {
-        FloatVec x1, x2;
-        duplicate_pairs(Element::load_vector(x + 2 * i), &x1, &x2);
-        Element::template store_vector<kStream>(y + 2 * i, x1 * c + x2 * s);
+        const FloatVec v = Element::load_vector(x + 2 * i);
+        Element::template store_vector<kStream>(y + 2 * i, v * c + swap_pairs(v) * s);
     }
 };
 
@@ -232,7 +231,7 @@ void rotate_fixed(const HeadsJob& job) {
     }
 }
 
-template <typename Element, typename Rotator, Pairing kPairing, bool kCrossedTable, bool kStream>
+template <typename Element, typename Rotator, Pairing kPairing, bool kPerLaneTable, bool kStream>
 void rotate_any(const HeadsJob& job) {
     using T = typename Element::T;
     auto* c = static_cast<const float*>(job.cos_table);
@@ -257,7 +256,7 @@ void rotate_any(const HeadsJob& job) {
                 rotator.load_table(c, s, i);
                 rotator.template run<kStream>(x, y, i, job.pairs);
             }
-        rotate_pairs<Element, kPairing, kCrossedTable>([x](int lane) { return Element::to_float(x[lane]); }, y,
+        rotate_pairs<Element, kPairing, kPerLaneTable>([x](int lane) { return Element::to_float(x[lane]); }, y,
                                                        vector_pairs, job.pairs, c, s);
         outside.template copy_after<kStream>(x, y);
     }
@@ -269,7 +268,7 @@ void rotate_fixed_or_stream(const HeadsJob& job) {
                : rotate_fixed<Element, Rotator, kRotators, false, kExtraVector>(job);
 }
 
-template <typename Element, typename Rotator, Pairing kPairing, bool kCrossedTable>
+template <typename Element, typename Rotator, Pairing kPairing, bool kPerLaneTable>
 void rotate(const HeadsJob& job) {
     // The number of rotators whose table entries fit the registers besides the data.
     constexpr int kMaxRotators = W == 16 ? 8 : 4;
@@ -301,8 +300,8 @@ void rotate(const HeadsJob& job) {
                 default:
                     break;
             }
-    job.stream ? rotate_any<Element, Rotator, kPairing, kCrossedTable, true>(job)
-               : rotate_any<Element, Rotator, kPairing, kCrossedTable, false>(job);
+    job.stream ? rotate_any<Element, Rotator, kPairing, kPerLaneTable, true>(job)
+               : rotate_any<Element, Rotator, kPairing, kPerLaneTable, false>(job);
 }
 
 template <Pairing kPairing>
@@ -353,11 +352,11 @@ void rotate_half_apart_by_lanes(const HeadsJob& job) {
     }
 }
 
-// The tables have the order kCrossed.
+// The tables have the order kPerLane.
 template <typename Element>
 void rotate_interleaved_by_lanes(const HeadsJob& job) {
     using T = typename Element::T;
-    auto *x1_factors = static_cast<const float*>(job.cos_table), *x2_factors = static_cast<const float*>(job.sin_table);
+    auto *c = static_cast<const float*>(job.cos_table), *s = static_cast<const float*>(job.sin_table);
     auto* x = static_cast<const T*>(job.x);
     auto* y = static_cast<T*>(job.y);
     const OutsideWindow outside(job, T{});
@@ -366,13 +365,13 @@ void rotate_interleaved_by_lanes(const HeadsJob& job) {
         int i = 0;
         for (; i + W / 2 <= job.pairs; i += W / 2) {
             InterleavedRotator<Element> rotator;
-            rotator.load_table(x1_factors, x2_factors, i);
+            rotator.load_table(c, s, i);
             rotator.template run<false>(x, y, i, 0);
         }
         for (; i < job.pairs; ++i) {
             float a = Element::to_float(x[2 * i]), b = Element::to_float(x[2 * i + 1]);
-            y[2 * i] = Element::from_float(a * x1_factors[2 * i] + b * x2_factors[2 * i]);
-            y[2 * i + 1] = Element::from_float(a * x1_factors[2 * i + 1] + b * x2_factors[2 * i + 1]);
+            y[2 * i] = Element::from_float(a * c[2 * i] + b * s[2 * i]);
+            y[2 * i + 1] = Element::from_float(b * c[2 * i + 1] + a * s[2 * i + 1]);
         }
         outside.template copy_after<false>(x, y);
     }
@@ -395,7 +394,7 @@ void rotate_f64_by_lanes(const HeadsJob& job) {
             } else {
                 double a = x[2 * i], b = x[2 * i + 1];
                 y[2 * i] = a * c[2 * i] + b * s[2 * i];
-                y[2 * i + 1] = a * c[2 * i + 1] + b * s[2 * i + 1];
+                y[2 * i + 1] = b * c[2 * i + 1] + a * s[2 * i + 1];
             }
         }
         outside.copy_after<false>(x, y);
@@ -437,7 +436,7 @@ const RopeKernels& NPU_ROPE_OF_ISA(rope_kernels, NPU_ROPE_ISA)() {
         table_f64,
         step_table,
         reorder,
-        {{kNatural, kNatural, kEvenOdd, kNatural}, {kCrossed, kCrossed, kNatural, kNatural}},
+        {{kNatural, kNatural, kEvenOdd, kNatural}, {kPerLane, kPerLane, kNatural, kNatural}},
         {{rotate<F32, HalfApartRotator<F32>, kHalfApart, false>, rotate<F16, HalfApartRotator<F16>, kHalfApart, false>,
           rotate<Bf16, Bf16HalfApartRotator, kHalfApart, false>, rotate_f64<kHalfApart>},
          {rotate<F32, InterleavedRotator<F32>, kInterleaved, true>,

@@ -19,9 +19,9 @@ enum Pairing : int {
 // Order of the tables that a kernel reads. Each kernel chooses one. c[i] and s[i] are cos and sin of pair i.
 enum TableOrder : int {
     kNatural,  // cos_table has c[i], sin_table has s[i]
-    // For interleaved pairs (x1, x2): cos_table has the factors of x1, which are c[i] and s[i], and sin_table has those
-    // of x2, which are -s[i] and c[i].
-    kCrossed,
+    // For interleaved pairs, two entries for each pair: cos_table has c[i] and c[i], sin_table has -s[i] and s[i]. A
+    // rotation is then x * c + swapped * s, where swapped has the other lane of each pair.
+    kPerLane,
     kEvenOdd  // in each group of pairs that fill two vectors, the even pairs come before the odd ones; the remaining
               // pairs are in natural order
 };
@@ -84,8 +84,8 @@ struct RopeKernels {
     TableOrder order[kPairings][4];
     RotateFn rotate[kPairings][4];
     // Rotates by tables with one entry per lane: y1 = x1 c1 - x2 s1, y2 = x2 c2 + x1 s2. Ignores HeadsJob::stream.
-    // kHalfApart: cos_table has all c1, then all c2; sin_table has all s1, then all s2. kInterleaved, as kCrossed: for
-    // each pair, cos_table has c1, s2 and sin_table has -s1, c2.
+    // kHalfApart: cos_table has all c1, then all c2; sin_table has all s1, then all s2. kInterleaved, as kPerLane: for
+    // each pair, cos_table has c1, c2 and sin_table has -s1, s2.
     RotateFn rotate_by_lanes[kPairings][4];
     NarrowFn narrow[4];  // nullptr except for the 16-bit types
     WidenFn widen[4];    // nullptr for float64
@@ -106,7 +106,7 @@ inline const RopeKernels& rope_kernels_for([[maybe_unused]] Pairing pairing, [[m
 }
 
 // Floats to allocate for a table of `pairs` pairs in any order. It is padded to two vectors of the widest instruction
-// set, and kCrossed has two entries for each pair.
+// set, and kPerLane has two entries for each pair.
 constexpr int table_floats(int pairs) {
     constexpr int kMaxVectorFloats = 16, kPadding = 2 * kMaxVectorFloats;
     return 2 * ((pairs + kPadding - 1) / kPadding * kPadding);

@@ -20,15 +20,8 @@ struct ComputedTableSource {
     bool positions_are_int64;
     int32_t mode;
     bool forward;
-    const AngleConstants* constants;
-};
-
-// A token's positions, one per axis. They are equal in the modes without sections.
-struct TokenPosition {
-    int64_t on_axis[kRopeAxes];
-    bool operator==(const TokenPosition& other) const {
-        return std::equal(on_axis, on_axis + kRopeAxes, other.on_axis);
-    }
+    UsedConstants constants;
+    TokenTables* kept;  // NULL, or of the only token of each batch
 };
 
 // Returns the step from position b to position a.
@@ -76,8 +69,8 @@ public:
                        const Memory& memory)
         : source_(source), call_(call), kernels_(kernels), constants_(*source.constants) {
         const int size = table_floats(constants_.pairs);
-        natural_cos_ = memory.floats, natural_sin_ = natural_cos_ + size;
-        ordered_cos_ = natural_sin_ + size, ordered_sin_ = ordered_cos_ + size;
+        own_.natural_cos = memory.floats, own_.natural_sin = own_.natural_cos + size;
+        own_.ordered_cos = own_.natural_sin + size, own_.ordered_sin = own_.ordered_cos + size;
         double_cos_ = memory.doubles, double_sin_ = double_cos_ + size;
         step_cos_ = double_sin_ + size, step_sin_ = step_cos_ + size;
         pair_multipliers_ = step_sin_ + size;
@@ -86,35 +79,42 @@ public:
     // Discards tables of the previous segment that were computed by a step. The number of threads decides which segment
     // is the previous one, and results must not depend on it.
     void begin_segment() {
-        is_filled_ = is_filled_ && !is_stepping_;
+        own_.is_filled = own_.is_filled && !is_stepping_;
         may_step_ = false;
     }
 
-    void fill(int64_t b, int64_t s) { fill(position_of(source_, call_.shape, b, s)); }
+    void fill(int64_t b, int64_t s) {
+        if (source_.kept) tables_ = &source_.kept[b];
+        fill(position_of(source_, call_.shape, b, s));
+    }
     // Returns the tables in the order that the kernel of this dtype reads. dtype may be float64 only if the call's
     // dtype is.
     TablePair in_order_of(int32_t dtype) {
         if (dtype == NPU_ROPE_FLOAT64) return {double_cos_, double_sin_};
         const TableOrder order = kernels_.order[call_.pairing][dtype];
-        if (order == kNatural) return {natural_cos_, natural_sin_};
-        if (!is_ordered_)
-            kernels_.reorder(order, constants_.pairs, natural_cos_, natural_sin_, ordered_cos_, ordered_sin_);
-        is_ordered_ = true;
-        return {ordered_cos_, ordered_sin_};
+        TokenTables& t = *tables_;
+        if (order == kNatural) return {t.natural_cos, t.natural_sin};
+        // The kernels of a pairing have no other order than this one.
+        if (t.ordered_by != &kernels_)
+            kernels_.reorder(order, constants_.pairs, t.natural_cos, t.natural_sin, t.ordered_cos, t.ordered_sin);
+        t.ordered_by = &kernels_;
+        return {t.ordered_cos, t.ordered_sin};
     }
     static constexpr bool entry_per_lane() { return false; }
 
 private:
     void fill(const TokenPosition& position) {
-        if (!is_filled_ || !(position == position_)) {
+        TokenTables& t = *tables_;
+        if (!t.is_filled || !(position == t.position) || t.forward != source_.forward) {
             if (call_.dtype == NPU_ROPE_FLOAT64)
                 fill_doubles(position);
             else
                 fill_natural(position);
-            is_ordered_ = false;
+            t.ordered_by = nullptr;
         }
-        is_filled_ = may_step_ = true;
-        position_ = position;
+        t.is_filled = may_step_ = true;
+        t.position = position;
+        t.forward = source_.forward;
     }
 
     double sin_scale() const { return source_.forward ? constants_.mscale : -constants_.mscale; }
@@ -150,73 +150,80 @@ private:
     // the function computes the float64 tables of the previous token and of the step. Each token that follows by the
     // same step then costs one rotation.
     void fill_exact(const TokenPosition& position) {
-        TokenPosition step = position - position_;
+        TokenPosition step = position - tables_->position;
         bool follows = may_step_ && is_likely_step(step);
         bool is_same_step = has_step_ && step == step_;
         if (follows && !(is_stepping_ && is_same_step)) {
             if (!is_same_step) fill_unscaled(step, step_cos_, step_sin_);
             has_step_ = true;
             step_ = step;
-            fill_unscaled(position_, double_cos_, double_sin_);
+            fill_unscaled(tables_->position, double_cos_, double_sin_);
         }
         is_stepping_ = follows;
-        if (!follows) return kernels_.table_f32(table_job(position), natural_cos_, natural_sin_);
+        if (!follows) return kernels_.table_f32(table_job(position), tables_->natural_cos, tables_->natural_sin);
         const int count = static_cast<int>(constants_.turns_hi.size());
         StepJob job{double_cos_, double_sin_, step_cos_, step_sin_, count, constants_.mscale, sin_scale()};
-        kernels_.step(job, natural_cos_, natural_sin_);
+        kernels_.step(job, tables_->natural_cos, tables_->natural_sin);
     }
 
     void fill_natural(const TokenPosition& position) {
         if (constants_.policy == NPU_ROPE_ANGLE_EXACT) return fill_exact(position);
         if (constants_.policy == NPU_ROPE_ANGLE_F32)
-            return kernels_.table_f32(table_job(position), natural_cos_, natural_sin_);
-        ggml_cos_sin(constants_, position.on_axis, natural_cos_, natural_sin_);
+            return kernels_.table_f32(table_job(position), tables_->natural_cos, tables_->natural_sin);
+        float* sin = tables_->natural_sin;
+        ggml_cos_sin(constants_, position.on_axis, tables_->natural_cos, sin);
         if (!source_.forward)
-            for (int i = 0; i < constants_.pairs; ++i) natural_sin_[i] = -natural_sin_[i];
+            for (int i = 0; i < constants_.pairs; ++i) sin[i] = -sin[i];
     }
 
     void fill_doubles(const TokenPosition& position) {
         if (constants_.policy != NPU_ROPE_ANGLE_GGML)
             return kernels_.table_f64(table_job(position), double_cos_, double_sin_);
         fill_natural(position);
-        std::copy(natural_cos_, natural_cos_ + constants_.pairs, double_cos_);
-        std::copy(natural_sin_, natural_sin_ + constants_.pairs, double_sin_);
+        std::copy(tables_->natural_cos, tables_->natural_cos + constants_.pairs, double_cos_);
+        std::copy(tables_->natural_sin, tables_->natural_sin + constants_.pairs, double_sin_);
     }
 
     const ComputedTableSource& source_;
     const RotationCall& call_;
     const RopeKernels& kernels_;
     const AngleConstants& constants_;
-    float *natural_cos_, *natural_sin_, *ordered_cos_, *ordered_sin_;  // in the orders of TableOrder
-    double *double_cos_, *double_sin_, *step_cos_, *step_sin_;         // in natural order
+    TokenTables own_;
+    TokenTables* tables_ = &own_;                               // of the last token
+    double *double_cos_, *double_sin_, *step_cos_, *step_sin_;  // in natural order
     double* pair_multipliers_;
-    TokenPosition position_ = {}, step_ = {};
-    bool is_filled_ = false;    // the tables are those of position_
-    bool is_ordered_ = false;   // the ordered tables are those of position_
-    bool may_step_ = false;     // position_ is the position of an earlier token of this segment
+    TokenPosition step_ = {};
+    bool may_step_ = false;     // the last token is of this segment
     bool is_stepping_ = false;  // the tables were computed by a step
     bool has_step_ = false;     // step_cos_ and step_sin_ are those of step_
 };
 
 inline Pairing pairing_of(int32_t mode) { return mode == NPU_ROPE_MODE_NORMAL ? kInterleaved : kHalfApart; }
 
-// Fills *source from the arguments of a call that were checked. freq_factors may be NULL.
+// Fills *source from the arguments of a call that were checked. dtype: of the heads. freq_factors may be NULL.
 inline Check fill_source(const npu_rope_params& params, const npu_rope_tensor* positions,
-                         const npu_rope_tensor* freq_factors, bool forward, int32_t angle_policy,
-                         ComputedTableSource* source) {
+                         const npu_rope_tensor* freq_factors, bool forward, int32_t angle_policy, int32_t dtype,
+                         const RopeShape& shape, ComputedTableSource* source) {
     const float* factors = freq_factors ? static_cast<const float*>(freq_factors->data) : nullptr;
     source->positions = positions->data;
     source->positions_are_int64 = positions->dtype == NPU_ROPE_INT64;
     source->mode = params.mode;
     source->forward = forward;
-    return cached_angle_constants(params, factors, factors ? freq_factors->stride[0] : 0, angle_policy,
-                                  &source->constants);
+    Check c = cached_angle_constants(params, factors, factors ? freq_factors->stride[0] : 0, angle_policy,
+                                     &source->constants);
+    if (!c.ok()) return c;
+    // Parts of a call do not share tables, and tables that were computed by a step depend on the tokens before.
+    const bool keeps = shape.S == 1 && dtype != NPU_ROPE_FLOAT64;
+    source->kept = keeps ? source->constants.kept_tables(shape.B) : nullptr;
+    return {};
 }
 
-// Fills *call and *source from the tensors and parameters of a call whose arguments were checked.
+// Fills *source and the rest of *call from the tensors and parameters of a call whose arguments were checked.
 inline Check fill_call(const RopeTensors& t, const npu_rope_params& params, int32_t forward, int32_t angle_policy,
                        ComputedTableSource* source, RotationCall* call) {
-    if (Check c = fill_source(params, t.positions, t.freq_factors, forward != 0, angle_policy, source); !c.ok())
+    if (Check c = fill_source(params, t.positions, t.freq_factors, forward != 0, angle_policy, t.x[0]->dtype,
+                              call->shape, source);
+        !c.ok())
         return c;
     for (int k = 0; k < t.sides; ++k) {
         call->x[k] = t.x[k]->data;

@@ -142,17 +142,14 @@ inline HalfFloatVec to_floats(DoubleVec v) {
 #endif
 }
 
-// (v0 v1 v2 v3 ...) -> even (v0 v0 v2 v2 ...), odd (v1 v1 v3 v3 ...)
-inline void duplicate_pairs(FloatVec v, FloatVec* even, FloatVec* odd) {
+// (v0 v1 v2 v3 ...) -> (v1 v0 v3 v2 ...)
+inline FloatVec swap_pairs(FloatVec v) {
 #if NPU_ROPE_VECTOR_FLOATS == 4
-    *even = __builtin_shufflevector(v, v, 0, 0, 2, 2);
-    *odd = __builtin_shufflevector(v, v, 1, 1, 3, 3);
+    return __builtin_shufflevector(v, v, 1, 0, 3, 2);
 #elif NPU_ROPE_VECTOR_FLOATS == 8
-    *even = __builtin_shufflevector(v, v, 0, 0, 2, 2, 4, 4, 6, 6);
-    *odd = __builtin_shufflevector(v, v, 1, 1, 3, 3, 5, 5, 7, 7);
+    return __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6);
 #else
-    *even = __builtin_shufflevector(v, v, 0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 10, 10, 12, 12, 14, 14);
-    *odd = __builtin_shufflevector(v, v, 1, 1, 3, 3, 5, 5, 7, 7, 9, 9, 11, 11, 13, 13, 15, 15);
+    return __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
 #endif
 }
 

@@ -6,12 +6,11 @@ namespace {
 
 using namespace npu_rope;
 
-void run(AtenTensorHandle x, AtenTensorHandle positions, const Optional& factors, const Attributes& a,
+void run(AtenTensorHandle x, AtenTensorHandle positions, const npu_rope_tensor* factors, const Attributes& a,
          AtenTensorHandle out) {
     const Side side(x, out);
     const npu_rope_tensor position_view = view_of(positions);
-    raise_on(npu_rope_rope(side.x(), &position_view, OptionalView(factors).get(), &a.params, a.forward, a.angle,
-                           side.out()));
+    raise_on(npu_rope_rope(side.x(), &position_view, factors, &a.params, a.forward, a.angle, side.out()));
 }
 
 // rope(x, positions, freq_factors, attributes)
@@ -24,11 +23,12 @@ struct RopeCall {
     Attributes attributes;
     RopeCall(StableIValue* s, StableIValue* a)
         : x{Owned(s[0])}, positions(s[1]), factors(s[2]), attributes(read_attributes(a)) {}
-    void run(AtenTensorHandle out) const { ::run(x[0].get(), positions.get(), factors, attributes, out); }
+    void run(AtenTensorHandle out) const {
+        ::run(x[0].get(), positions.get(), OptionalView(factors).get(), attributes, out);
+    }
 };
 
 // rope_packed(x, positions, packed, freq_factors)
-// rope_packed_(x, positions, packed, freq_factors)
 // rope_packed_out(out, x, positions, packed, freq_factors)
 struct RopePackedCall {
     static constexpr int kSides = 1, kInputs = 4, kOutsAt = 0;
@@ -36,9 +36,16 @@ struct RopePackedCall {
     Optional factors;
     RopePackedCall(StableIValue* s, StableIValue*) : x{Owned(s[0])}, positions(s[1]), packed(s[2]), factors(s[3]) {}
     void run(AtenTensorHandle out) const {
-        ::run(x[0].get(), positions.get(), factors, unpack_as<Attributes>("rope", packed.get()), out);
+        ::run(x[0].get(), positions.get(), OptionalView(factors).get(), unpack_as<Attributes>("rope", packed.get()),
+              out);
     }
 };
+
+// rope_packed_(x, positions, packed)
+void rope_packed_in_place(StableIValue* s, uint64_t, uint64_t) {
+    const Owned x(s[0]), positions(s[1]), packed(s[2]);
+    run(x.get(), positions.get(), nullptr, unpack_as<Attributes>("rope", packed.get()), x.get());
+}
 
 }  // namespace
 
@@ -47,6 +54,6 @@ STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
     m.impl("rope_", &BoxedKernels<RopeCall>::inplace);
     m.impl("rope_out", &BoxedKernels<RopeCall>::out);
     m.impl("rope_packed", &BoxedKernels<RopePackedCall>::functional);
-    m.impl("rope_packed_", &BoxedKernels<RopePackedCall>::inplace);
+    m.impl("rope_packed_", &rope_packed_in_place);
     m.impl("rope_packed_out", &BoxedKernels<RopePackedCall>::out);
 }

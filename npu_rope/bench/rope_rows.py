@@ -11,12 +11,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import cycle
 from typing import Any
 
 import npu_rope
-from npu_rope import backends
 from npu_rope.bench.harness import Contestant, Ready, Unsupported
 from npu_rope.bench.verify import ExpectedRotation
+from npu_rope.ops import calls
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
 from npu_rope.testing.bounds import OURS
@@ -187,16 +188,26 @@ def _rope(inputs: RopeInputs, *, in_place: bool = False) -> Ready:
     return _prepare_call(inputs, call_of, in_place=in_place)
 
 
+def _other_positions(inputs: RopeInputs) -> Ready:
+    """Prepare calls in place whose positions differ from those of the call before."""
+    turns = cycle((inputs.positions, inputs.positions + 1))
+    function = _function_of(inputs.xs)
+
+    def call_of(xs: Sequence[Any], outs: Sequence[Any]) -> Callable[[], object]:
+        out = _one_or_both(outs)
+        return lambda: function(*xs, next(turns), inputs.params, out=out)
+
+    return _prepare_call(inputs, call_of, in_place=True)
+
+
 def _new_tensors(inputs: RopeInputs) -> Ready:
     call = partial(_function_of(inputs.xs), *inputs.xs, inputs.positions, inputs.params)
     return Ready(call, lambda: [call()] if len(inputs.xs) == 1 else call())
 
 
 def _packed_operator(inputs: RopeInputs, *, in_place: bool = False) -> Ready:
-    packed = torch.frombuffer(
-        bytearray(backends.packed_call(inputs.params, True, "exact")), dtype=torch.uint8
-    )
     op = "rope" if len(inputs.xs) == 1 else "rope_qk"
+    packed = calls.packed_of(op, inputs.params, True, "exact")
     operator = getattr(torch.ops.npu_rope, f"{op}_packed_" if in_place else f"{op}_packed_out").default
 
     def call_of(xs: Sequence[Any], outs: Sequence[Any]) -> Callable[[], object]:
@@ -243,6 +254,7 @@ def _given_tables(inputs: RopeInputs) -> Ready:
 # Names of the contestants.
 CALL_FLOOR = "call floor: torch.empty_like"
 OUT, IN_PLACE, NEW_TENSOR = "npu_rope.rope(out=)", "npu_rope.rope_ in place", "npu_rope.rope, new tensor"
+OTHER_POSITIONS = "npu_rope.rope_, other positions each time"
 PACKED, PACKED_IN_PLACE = "torch.ops rope_packed_out", "torch.ops rope_packed_"
 SCHEMA = "torch.ops rope_, inference_mode"
 NUMPY = "npu_rope.rope(out=) on NumPy"
@@ -270,7 +282,7 @@ def ours(inputs: RopeInputs) -> Iterator[Contestant]:
         (GIVEN_TABLES, _given_tables),
     ]
     if inputs.row.is_decode:
-        interfaces.append((NUMPY, _numpy))
+        interfaces += [(OTHER_POSITIONS, _other_positions), (NUMPY, _numpy)]
     for name, prepare in interfaces:
         shown = name if len(inputs.xs) == 1 else for_pairs(name)
         yield Contestant(shown, "ours", partial(prepare, inputs), inputs.check(*OURS))

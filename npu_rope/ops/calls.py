@@ -398,7 +398,7 @@ if torch is not None:
         _dispatch_modes,
         torch._C._len_torch_function_stack,
         _function_transforms,
-        _tracing_state,
+        torch._C._is_tracing,
         torch.autograd._profiler_enabled,
     )
     # torch.compiler.disable would import the compiler with npu_rope.

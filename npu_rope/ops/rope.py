@@ -147,7 +147,7 @@ def _wrote_directly(
     call. Return False for calls that need torch, and for calls with an error, which the usual path
     reports."""
     if (
-        _is_compiling()
+        _is_dynamo_compiling()
         or (backend or backends.default_backend or "cpu") != "cpu"
         or (forward is not True and forward is not False)
         or _forward_ad._current_level >= 0
@@ -214,11 +214,12 @@ def _hot_path(
         if freq_factors is None:
             return _call_hot(x, positions, packed)
         return _call_hot(x, positions, packed, freq_factors.detach())  # they have no gradient
-    factors = () if freq_factors is None else (freq_factors,)
-    if out is x:
-        _rotate_hot(x, positions, packed, *factors)
+    if freq_factors is not None:
+        _write_hot(out, x, positions, packed, freq_factors)
+    elif out is x:
+        _rotate_hot(x, positions, packed)
     else:
-        _write_hot(out, x, positions, packed, *factors)
+        _write_hot(out, x, positions, packed)
     # autograd must detect that a tensor it saved for a gradient has changed.
     _increment_version((out,))
     return out
@@ -239,6 +240,8 @@ _ORDINARY = calls.ORDINARY
 if torch is not None:
     _Tensor, _forward_ad = torch.Tensor, torch.autograd.forward_ad
     _is_compiling, _is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
+    # Other parts of the compiler and torch.export have a dispatch mode or tensors of other types.
+    _is_dynamo_compiling = torch.compiler.is_dynamo_compiling
     _call_hot = gradients.callable_of(torch.ops.npu_rope.rope_packed.default)
     _rotate_hot = gradients.callable_of(torch.ops.npu_rope.rope_packed_.default)
     _write_hot = gradients.callable_of(torch.ops.npu_rope.rope_packed_out.default)

@@ -156,7 +156,7 @@ def _wrote_directly(
     fifth of the time of its call.
     """
     if (
-        _is_compiling()
+        _is_dynamo_compiling()
         or (backend or backends.default_backend or "cpu") != "cpu"
         or (forward is not True and forward is not False)
         or _forward_ad._current_level >= 0
@@ -249,11 +249,12 @@ def _hot_path(
         both: tuple[Any, Any] = _call_hot(q, k, positions, packed, *factors)
         return both
     q_out, k_out = out
-    factors = () if freq_factors is None else (freq_factors,)
-    if q_out is q and k_out is k:
-        _rotate_hot(q, k, positions, packed, *factors)
+    if freq_factors is not None:
+        _write_hot(q_out, k_out, q, k, positions, packed, freq_factors)
+    elif q_out is q and k_out is k:
+        _rotate_hot(q, k, positions, packed)
     else:
-        _write_hot(q_out, k_out, q, k, positions, packed, *factors)
+        _write_hot(q_out, k_out, q, k, positions, packed)
     # autograd must detect that tensors it saved for a gradient have changed.
     _increment_version((q_out, k_out))
     return q_out, k_out
@@ -274,6 +275,8 @@ _ORDINARY = calls.ORDINARY
 if torch is not None:
     _Tensor, _forward_ad = torch.Tensor, torch.autograd.forward_ad
     _is_compiling, _is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
+    # Other parts of the compiler and torch.export have a dispatch mode or tensors of other types.
+    _is_dynamo_compiling = torch.compiler.is_dynamo_compiling
     _call_hot = gradients.callable_of(torch.ops.npu_rope.rope_qk_packed.default)
     _rotate_hot = gradients.callable_of(torch.ops.npu_rope.rope_qk_packed_.default)
     _write_hot = gradients.callable_of(torch.ops.npu_rope.rope_qk_packed_out.default)

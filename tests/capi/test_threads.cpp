@@ -109,6 +109,20 @@ struct Call {
     }
 };
 
+// Rotates the first tokens, one in each batch. A thread keeps the tables of at most kBatch such tokens.
+constexpr int64_t kBatch = 64;
+npu_rope_status rotate_batch(const Call& c, int64_t tokens, const npu_rope_params& params) {
+    npu_rope_tensor heads[] = {c.q, c.k, c.outs[0], c.outs[1]};
+    for (npu_rope_tensor& t : heads) {
+        const int64_t shape[] = {tokens, 1, kHeads, kHead};
+        t = view(t.data, NPU_ROPE_FLOAT32, 4, shape);
+    }
+    const int64_t of_positions[] = {tokens, 1};
+    const npu_rope_tensor positions = view(c.positions.data, NPU_ROPE_INT32, 2, of_positions);
+    return npu_rope_rope_qk(&heads[0], &heads[1], &positions, nullptr, &params, 1, NPU_ROPE_ANGLE_EXACT, &heads[2],
+                            &heads[3]);
+}
+
 struct Operator {
     const char* name;
     npu_rope_status (*run)(const Call& call);
@@ -154,6 +168,7 @@ const Operator kOperators[] = {
          const npu_rope_qkv_outputs outputs{&c.outs[0], &c.outs[1], &c.outs[2]};
          return npu_rope_qkv_norm_rope_cache(&inputs, &c.params, 1e-6, 1.0, 1, NPU_ROPE_ANGLE_EXACT, &outputs);
      }},
+    {"rope_qk of a decoded batch", [](const Call& c) { return rotate_batch(c, kBatch, c.params); }},
 };
 
 using Results = std::vector<float>;
@@ -201,16 +216,29 @@ void test_every_operator_divides_its_work(const Inputs& inputs, const std::vecto
 // A pool may run other work on the thread that waits for the parts, also small calls, which are not divided.
 void test_calls_of_a_thread_that_waits(const Inputs& inputs, const std::vector<Results>& expected) {
     constexpr int64_t kSmall = 16;  // tokens
-    Results small(3 * kElements), small_expected;
-    Call call(inputs, small.data());
+    constexpr int kParams = 12;     // more than a thread caches constants of
+    Results small(3 * kElements), given_expected, computed_expected[kParams];
+    Call call(inputs, small.data()), batch(inputs, small.data());
     for (npu_rope_tensor* t : {&call.q, &call.cos, &call.sin, &call.positions, &call.outs[0]}) t->shape[0] = kSmall;
-    int wrong = 0;
+    std::vector<int32_t> positions;
+    for (int32_t i = 0; i < kBatch; ++i) positions.push_back(1000 - i);
+    batch.positions.data = positions.data();
+    int wrong = 0, calls = 0;
+    const auto is_same = [&](Results& first) {
+        if (first.empty()) first.assign(small.begin(), small.begin() + kSmall * kHeads * kHead);
+        return std::equal(first.begin(), first.end(), small.begin());
+    };
     const auto call_small = [&] {
         wrong += npu_rope_rotary_mul(&call.q, &call.cos, &call.sin, 0, 0, 0, 1, &call.outs[0]) != NPU_ROPE_OK;
-        if (small_expected.empty()) small_expected.assign(small.begin(), small.begin() + kSmall * kHeads * kHead);
-        wrong += !std::equal(small_expected.begin(), small_expected.end(), small.begin());
+        wrong += !is_same(given_expected);
+        // The first parameters are those of the call that waits.
+        const int which = ++calls % kParams;
+        npu_rope_params params = batch.params;
+        params.freq_base += which;
+        wrong += rotate_batch(batch, kSmall, params) != NPU_ROPE_OK;
+        wrong += !is_same(computed_expected[which]);
     };
-    call_small();
+    while (calls < kParams) call_small();
     g_pool_size = 2;  // so that the parts use all memory at the same time on two cores
     for (size_t op = 0; op < expected.size(); ++op)
         for (int repeat = 0; repeat < 5; ++repeat) {

@@ -35,7 +35,7 @@ MUTANTS = {
     "ramp direction": Edit("return 1 - std::min(T(1), std::max(T(0), y));", "return std::min(T(1), std::max(T(0), y));"),
     "n_offs ignored": Edit("heads_job.x = heads.x + offset;", "heads_job.x = heads.x;"),
     "freq_factors multiplied": Edit("unscaled /= freq_factors[i * factor_stride]", "unscaled *= freq_factors[i * factor_stride]"),
-    "table of the previous token": Edit("if (!is_filled_ || !(position == position_)) {", "if (!is_filled_) {"),
+    "table of the previous token": Edit("if (!t.is_filled || !(position == t.position) || t.forward", "if (!t.is_filled || t.forward"),
     "step table's cos and sin exchanged": Edit("step_cos_, step_sin_, count", "step_sin_, step_cos_, count"),
     "rest of the head not copied": Edit("heads_job.bytes_after = in_place ? 0", "heads_job.bytes_after = true ? 0"),
     "ggml: factors applied after scaling twice": Edit("[pair.axis] / constants.freq_factors[i]", "[pair.axis] / constants.freq_factors[i] / constants.freq_factors[i]"),

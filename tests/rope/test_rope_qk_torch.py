@@ -90,7 +90,7 @@ def test_opcheck_rope_qk_packed(which):
     packed = torch.frombuffer(bytearray(backends.packed_call(PARAMS, True, "exact")), dtype=torch.uint8)
     outs = torch.empty_like(q), torch.empty_like(k)
     torch.library.opcheck(OPS.rope_qk_packed_out.default, (*outs, q, k, positions, packed, factors))
-    torch.library.opcheck(OPS.rope_qk_packed_.default, (q.clone(), k.clone(), positions, packed, factors))
+    torch.library.opcheck(OPS.rope_qk_packed_.default, (q.clone(), k.clone(), positions, packed))
 
 
 def test_rope_qk_packed_out_rotates_a_tensor_that_is_its_own_output_in_place():
@@ -104,7 +104,7 @@ def test_rope_qk_packed_out_rotates_a_tensor_that_is_its_own_output_in_place():
         OPS.rope_qk_packed_out.default(*outs, *inputs, positions, packed, factors)
         assert equal(outs, expected)
     in_place = q.clone(), k.clone()
-    OPS.rope_qk_packed_.default(*in_place, positions, packed, factors)
+    OPS.rope_qk_packed_.default(*in_place, positions, packed)
     assert equal(in_place, expected)
 
 

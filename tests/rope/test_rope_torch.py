@@ -84,7 +84,7 @@ def test_opcheck_rope_packed(which):
     x, positions, factors, _ = list(samples(False))[which]
     packed = torch.frombuffer(bytearray(backends.packed_call(PARAMS, True, "exact")), dtype=torch.uint8)
     torch.library.opcheck(OPS.rope_packed_out.default, (torch.empty_like(x), x, positions, packed, factors))
-    torch.library.opcheck(OPS.rope_packed_.default, (x.clone(), positions, packed, factors))
+    torch.library.opcheck(OPS.rope_packed_.default, (x.clone(), positions, packed))
 
 
 def test_rope_packed_rotates_in_place_and_into_given_memory():
@@ -92,10 +92,13 @@ def test_rope_packed_rotates_in_place_and_into_given_memory():
     packed = torch.frombuffer(bytearray(backends.packed_call(PARAMS, True, "exact")), dtype=torch.uint8)
     out, in_place = torch.empty_like(x), x.clone()
     OPS.rope_packed_out.default(out, x, positions, packed, factors)
-    OPS.rope_packed_.default(in_place, positions, packed, factors)
-    assert torch.equal(out, in_place)
     assert torch.equal(out, OPS.rope_packed.default(x, positions, packed, factors))
-    assert not torch.equal(in_place, x)
+    OPS.rope_packed_out.default(in_place, in_place, positions, packed, factors)
+    assert torch.equal(out, in_place)
+    without_factors = x.clone()
+    OPS.rope_packed_.default(without_factors, positions, packed)
+    assert torch.equal(without_factors, OPS.rope_packed.default(x, positions, packed))
+    assert not torch.equal(without_factors, x)
 
 
 # ---- torch.compile ---------------------------------------------------------------------------------
