@@ -208,8 +208,9 @@ struct OutsideWindow {
     }
 };
 
-// Rotates windows whose pairs exactly fill kRotators rotators. The rotators keep their table entries in registers for
-// all heads. With kExtraVector, the windows have W more pairs, which is half the number of a bfloat16 rotator.
+// Rotates windows whose pairs exactly fill kRotators rotators. The rotators keep their table entries in registers, or
+// at constant addresses, for all heads. With kExtraVector, the windows have W more pairs, which is half the number of a
+// bfloat16 rotator.
 template <typename Element, typename Rotator, int kRotators, bool kStream, bool kExtraVector = false>
 void rotate_fixed(const HeadsJob& job) {
     using T = typename Element::T;
@@ -222,11 +223,13 @@ void rotate_fixed(const HeadsJob& job) {
     auto* x = static_cast<const T*>(job.x);
     auto* y = static_cast<T*>(job.y);
     const OutsideWindow outside(job, T{});
-    for (int64_t h = 0; h < job.heads; ++h, x += job.x_stride, y += job.y_stride) {
+    const int64_t heads = job.heads, x_stride = job.x_stride, y_stride = job.y_stride;
+    constexpr int pairs = kRotators * Rotator::kPairs + (kExtraVector ? W : 0);
+    for (int64_t h = 0; h < heads; ++h, x += x_stride, y += y_stride) {
         outside.template copy_before<kStream>(x, y);
-#pragma GCC unroll 8
-        for (int k = 0; k < kRotators; ++k) rotators[k].template run<kStream>(x, y, k * Rotator::kPairs, job.pairs);
-        if constexpr (kExtraVector) extra.template run<kStream>(x, y, kRotators * Rotator::kPairs, job.pairs);
+#pragma GCC unroll 16
+        for (int k = 0; k < kRotators; ++k) rotators[k].template run<kStream>(x, y, k * Rotator::kPairs, pairs);
+        if constexpr (kExtraVector) extra.template run<kStream>(x, y, kRotators * Rotator::kPairs, pairs);
         outside.template copy_after<kStream>(x, y);
     }
 }
@@ -270,10 +273,7 @@ void rotate_fixed_or_stream(const HeadsJob& job) {
 
 template <typename Element, typename Rotator, Pairing kPairing, bool kPerLaneTable>
 void rotate(const HeadsJob& job) {
-    // The number of rotators whose table entries fit the registers besides the data.
-    constexpr int kMaxRotators = W == 16 ? 8 : 4;
-    int rotators = job.pairs % Rotator::kPairs == 0 ? job.pairs / Rotator::kPairs : 0;
-    if (rotators <= kMaxRotators) switch (rotators) {
+    if (job.pairs % Rotator::kPairs == 0) switch (job.pairs / Rotator::kPairs) {
             case 1:
                 return rotate_fixed_or_stream<Element, Rotator, 1>(job);
             case 2:
@@ -286,6 +286,10 @@ void rotate(const HeadsJob& job) {
                 return rotate_fixed_or_stream<Element, Rotator, 6>(job);
             case 8:
                 return rotate_fixed_or_stream<Element, Rotator, 8>(job);
+            case 12:
+                return rotate_fixed_or_stream<Element, Rotator, 12>(job);
+            case 16:
+                return rotate_fixed_or_stream<Element, Rotator, 16>(job);
             default:
                 break;
         }
