@@ -282,10 +282,14 @@ void rotate(const HeadsJob& job) {
                 return rotate_fixed_or_stream<Element, Rotator, 3>(job);
             case 4:
                 return rotate_fixed_or_stream<Element, Rotator, 4>(job);
+            case 5:
+                return rotate_fixed_or_stream<Element, Rotator, 5>(job);
             case 6:
                 return rotate_fixed_or_stream<Element, Rotator, 6>(job);
             case 8:
                 return rotate_fixed_or_stream<Element, Rotator, 8>(job);
+            case 10:
+                return rotate_fixed_or_stream<Element, Rotator, 10>(job);
             case 12:
                 return rotate_fixed_or_stream<Element, Rotator, 12>(job);
             case 16:

@@ -10,7 +10,7 @@ from typing import Any
 
 from npu_rope import backends
 from npu_rope.call_tensors import CallTensors
-from npu_rope.errors import BrokenRule, GradientRefused, bad_type, bad_value, broken
+from npu_rope.errors import BackendUnavailable, BrokenRule, GradientRefused, bad_type, bad_value, broken
 from npu_rope.executors import rules, sim, small_arrays
 from npu_rope.executors.tensors import is_tensor, require_dense, require_tensor_like, spec_of
 from npu_rope.ops.gradients import add_node, callable_of, without_autograd
@@ -373,6 +373,37 @@ def try_hot_write(
     return written
 
 
+def wrote_directly(
+    op: str, tensors: tuple[Any, ...], attributes: tuple[Any, ...], written: tuple[Any, ...]
+) -> bool:
+    """Run a small call into given memory without torch, on ordinary CPU tensors. Return False for calls that
+    need torch, and for calls with an error, which the usual path reports.
+
+    Args:
+        op: a key of :func:`.small_arrays.functions_on_tensors`.
+        tensors, attributes: as in try_hot_path.
+        written: the tensors that the operator writes.
+    """
+    if (
+        torch is None
+        or _is_dynamo_compiling()
+        or backends.default_backend not in (None, "cpu")
+        or _forward_ad._current_level >= 0
+    ):
+        return False
+    grad = _is_grad_enabled()
+    for tensor in (*tensors, *written):
+        if type(tensor) not in ORDINARY or (grad and tensor.requires_grad):
+            return False
+    try:
+        if not direct_function(op)(backends.packed_values(op, *attributes), *tensors, *written):
+            return False
+    except (TypeError, ValueError, BackendUnavailable):
+        return False
+    _increment_version(written)
+    return True
+
+
 def run(op: str, tensors: tuple[Any, ...], attributes: tuple[Any, ...]) -> Any:
     """Run an operator on the hot path if the call supports it, else through torch."""
     results = try_hot_path(op, tensors, attributes)
@@ -388,6 +419,8 @@ if torch is not None:
     ORDINARY = frozenset({torch.Tensor, torch.nn.Parameter})
     _tracing_state = torch._C._get_tracing_state
     _is_compiling, _is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
+    # Other parts of the compiler and torch.export have a dispatch mode or tensors of other types.
+    _is_dynamo_compiling = torch.compiler.is_dynamo_compiling
     _dispatch_modes = torch._C._len_torch_dispatch_stack
     _function_transforms = torch._C._functorch.peek_interpreter_stack
     _forward_ad = torch.autograd.forward_ad

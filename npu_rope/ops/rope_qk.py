@@ -275,8 +275,7 @@ _ORDINARY = calls.ORDINARY
 if torch is not None:
     _Tensor, _forward_ad = torch.Tensor, torch.autograd.forward_ad
     _is_compiling, _is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
-    # Other parts of the compiler and torch.export have a dispatch mode or tensors of other types.
-    _is_dynamo_compiling = torch.compiler.is_dynamo_compiling
+    _is_dynamo_compiling = torch.compiler.is_dynamo_compiling  # for the reason in calls.py
     _call_hot = gradients.callable_of(torch.ops.npu_rope.rope_qk_packed.default)
     _rotate_hot = gradients.callable_of(torch.ops.npu_rope.rope_qk_packed_.default)
     _write_hot = gradients.callable_of(torch.ops.npu_rope.rope_qk_packed_out.default)

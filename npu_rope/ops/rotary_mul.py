@@ -11,7 +11,7 @@ from npu_rope.executors.rotations import table_gradients
 from npu_rope.executors.rules import check_layout
 from npu_rope.executors.tensors import is_tensor, require_tensor_like, spec_of
 from npu_rope.ops import rotary
-from npu_rope.ops.calls import require_pair, try_hot_path, try_hot_write
+from npu_rope.ops.calls import require_pair, try_hot_path, try_hot_write, wrote_directly
 from npu_rope.optional_torch import torch
 from npu_rope.rotary_calls import attributes_of, rotary_mul_qk_tensors, rotary_mul_tensors, sizes_of
 
@@ -63,6 +63,8 @@ def rotary_mul(
         given = interleaved, rotary_dim, offset, True
         if out is None:
             y = try_hot_path("rotary_mul", (x, cos, sin), given)
+        elif wrote_directly("rotary_mul", (x, cos, sin), given, (out,)):
+            return out
         elif out is x:
             y = try_hot_write("rotary_mul_", (x, cos, sin), given, (x,))
         else:
