@@ -159,7 +159,7 @@ ENTRIES: dict[str, tuple[int, tuple[str, ...], int]] = {
 
 
 # The functions of csrc/capi/python.cpp, without their prefix.
-_SMALL_ENTRIES = ("rope", "rope_qk", "rotary_mul", "rms_norm", "rms_norm_rope")
+_SMALL_ENTRIES = ("rope", "rope_qk", "rotary_mul", "rms_norm", "add_rms_norm", "rms_norm_rope")
 
 
 def attribute_values(op: str, attributes: Any) -> list[Any]:

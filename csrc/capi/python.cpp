@@ -229,6 +229,9 @@ npu_rope_status run(const PackedTables& a, Tensors<4> t) {
 npu_rope_status run(const PackedNorm& a, Tensors<3> t) {
     return npu_rope_rms_norm(t[0], t[1], a.axis, a.epsilon, a.stash_type, t[2]);
 }
+npu_rope_status run(const PackedNorm& a, Tensors<5> t) {
+    return npu_rope_add_rms_norm(t[0], t[1], t[2], a.axis, a.epsilon, a.stash_type, t[3], t[4]);
+}
 npu_rope_status run(const PackedNormRope& a, Tensors<8> t) {
     return npu_rope_rms_norm_rope(t[0], t[1], t[2], t[3], t[4], t[5], &a.params, a.epsilon, a.intermediate_rounding,
                                   a.angle, t[6], t[7]);
@@ -281,6 +284,7 @@ Methods<PackedRope, 4, 1> g_rope("rope");
 Methods<PackedRope, 6, 2> g_rope_qk("rope_qk");
 Methods<PackedTables, 4, 1> g_rotary_mul("rotary_mul");
 Methods<PackedNorm, 3, 1> g_rms_norm("rms_norm");
+Methods<PackedNorm, 5, 2> g_add_rms_norm("add_rms_norm");
 Methods<PackedNormRope, 8, 2> g_rms_norm_rope("rms_norm_rope");
 
 }  // namespace
@@ -313,8 +317,8 @@ NPU_ROPE_API int32_t npu_rope_python_use_torch(const void* exchange, void* is_ne
 // Python's error.
 NPU_ROPE_API void* npu_rope_python_function(const char* op, int32_t on_tensors) {
     using namespace npu_rope::python_calls;
-    for (Method* methods :
-         {g_rope.methods, g_rope_qk.methods, g_rotary_mul.methods, g_rms_norm.methods, g_rms_norm_rope.methods})
+    for (Method* methods : {g_rope.methods, g_rope_qk.methods, g_rotary_mul.methods, g_rms_norm.methods,
+                            g_add_rms_norm.methods, g_rms_norm_rope.methods})
         if (std::strcmp(op, methods->name) == 0)
             return g_python.new_function(&methods[on_tensors != 0], nullptr, nullptr);
     return nullptr;

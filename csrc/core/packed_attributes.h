@@ -22,7 +22,7 @@ struct PackedTables {
     int32_t forward;
 };
 
-// rms_norm
+// rms_norm and add_rms_norm
 struct PackedNorm {
     int64_t axis;
     double epsilon;

@@ -54,8 +54,8 @@ struct CacheEntry {
 bool is_same(const npu_rope_params& a, const npu_rope_params& b) {
     return a.n_dims == b.n_dims && a.mode == b.mode && a.n_ctx_orig == b.n_ctx_orig && a.freq_base == b.freq_base &&
            a.freq_scale == b.freq_scale && a.ext_factor == b.ext_factor && a.attn_factor == b.attn_factor &&
-           a.beta_fast == b.beta_fast && a.beta_slow == b.beta_slow &&
-           std::equal(a.sections, a.sections + 4, b.sections);
+           std::signbit(a.attn_factor) == std::signbit(b.attn_factor) && a.beta_fast == b.beta_fast &&
+           a.beta_slow == b.beta_slow && std::equal(a.sections, a.sections + 4, b.sections);
 }
 
 bool matches(const CacheEntry& entry, const npu_rope_params& p, const float* factors, int64_t stride, int32_t policy) {

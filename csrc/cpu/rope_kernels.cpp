@@ -286,6 +286,8 @@ void rotate(const HeadsJob& job) {
                 return rotate_fixed_or_stream<Element, Rotator, 5>(job);
             case 6:
                 return rotate_fixed_or_stream<Element, Rotator, 6>(job);
+            case 7:
+                return rotate_fixed_or_stream<Element, Rotator, 7>(job);
             case 8:
                 return rotate_fixed_or_stream<Element, Rotator, 8>(job);
             case 10:

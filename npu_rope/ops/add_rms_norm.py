@@ -7,7 +7,7 @@ from typing import Any
 from npu_rope.executors.tensors import require_tensor_like
 from npu_rope.ops import gradients
 from npu_rope.ops import rms_norm as norm
-from npu_rope.ops.calls import require_pair, try_hot_path, try_hot_write
+from npu_rope.ops.calls import require_pair, try_hot_path, try_hot_write, wrote_directly
 from npu_rope.ops.registrar import Call, register
 from npu_rope.rms_norm_calls import ADD, RmsNormAttributes, add_rms_norm_tensors, attributes_of
 
@@ -60,6 +60,8 @@ def add_rms_norm(
     if backend is None and type(axis) is int is type(stash_type) and type(epsilon) is float:
         given = axis, epsilon, stash_type
         if outs:
+            if wrote_directly(ADD, (x, residual, scale), given, outs):
+                return outs[0], outs[1]
             results = try_hot_write(f"{ADD}_out", (x, residual, scale, *outs), given, outs)
         else:
             results = try_hot_path(ADD, (x, residual, scale), given)

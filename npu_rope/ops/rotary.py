@@ -105,7 +105,7 @@ def _attributes_in_schema_order(call: Tensors, attributes: RotaryAttributes) -> 
 
 
 def _needs_gradient(call: Tensors) -> bool:
-    tensors = *call.xs.values(), *tables_of(call).values()
+    tensors = *call.xs.values(), *tables_of(call).values(), *call.outs.values()
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 

@@ -140,9 +140,15 @@ def test_a_gradient_flows_to_the_inputs(direct, operator, which):
 
 def test_an_output_that_needs_a_gradient_is_no_direct_call(direct, monkeypatch):
     tables, norm = OPERATORS
-    out = torch.empty(tables.shapes[0], requires_grad=True) * 1
+    leaf = torch.zeros(tables.shapes[0], requires_grad=True)
+    out = leaf * 1
     npu_rope.rotary_mul(*tables.inputs(), out=out)
     assert torch.equal(out, usual(tables, tables.inputs(), monkeypatch))
+    out.sum().backward()
+    assert not leaf.grad.any()  # out does not depend on what it was
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        npu_rope.rotary_mul(*tables.inputs(), out=leaf)
+    assert not leaf.any()
     out = torch.empty(norm.shapes[0], requires_grad=True) * 1
     with pytest.raises(ValueError, match=r"\[rms_norm\] out must not need a gradient"):
         npu_rope.rms_norm(*norm.inputs(), out=out)
@@ -243,4 +249,62 @@ def test_an_axis_of_more_than_64_bits_is_refused(direct):
     x, scale = random(2, 8), random(8)
     with pytest.raises((ValueError, OverflowError, RuntimeError), match="axis"):
         npu_rope.rms_norm(x, scale, axis=2**64 - 1, out=x)
+    assert not direct
+
+
+# ---- add_rms_norm, which has two results -------------------------------------------------------------
+
+
+def usual_sum(inputs, monkeypatch, **options):
+    return usual(Operator(npu_rope.add_rms_norm, (), ()), inputs, monkeypatch, **options)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_add_rms_norm_has_the_bits_of_the_usual_path(direct, monkeypatch, dtype):
+    x, residual, scale = random(3, 8, dtype=dtype), random(3, 8, dtype=dtype).flip(0), random(8)
+    for options in ({}, {"axis": 0}, {"epsilon": 1e-3, "stash_type": 10}):
+        expected = usual_sum((x, residual, scale), monkeypatch, **options)
+        y, total = torch.empty(3, 8), residual.clone()
+        results = npu_rope.add_rms_norm(x, total, scale, **options, out=(y, total))
+        assert results[0] is y
+        assert results[1] is total
+        assert direct == [True]
+        direct.clear()
+        assert all(map(same_bits, results, expected))
+        assert y._version == total._version == 1
+
+
+def test_add_rms_norm_reports_errors_as_the_usual_path_does(direct, monkeypatch):
+    x, scale = random(3, 8), random(8)
+
+    def message(run):
+        with pytest.raises((ValueError, TypeError, RuntimeError)) as caught:
+            run()
+        return type(caught.value), str(caught.value)
+
+    for residual, outs in (
+        (random(3, 7), (torch.zeros(3, 8), torch.zeros(3, 8))),
+        (random(3, 8), (torch.zeros(3, 8), torch.zeros(2, 8))),
+        (random(3, 8), (x[:], torch.zeros(3, 8).half())),
+    ):
+        before = [out.clone() for out in outs]
+        got = message(lambda r=residual, o=outs: npu_rope.add_rms_norm(x, r, scale, out=o))
+        assert direct == [False]
+        direct.clear()
+        assert got == message(lambda r=residual, o=outs: usual_sum((x, r, scale), monkeypatch, out=o))
+        assert all(map(torch.equal, outs, before))
+
+
+@pytest.mark.parametrize("which", range(5))
+def test_add_rms_norm_with_a_gradient_is_no_direct_call(direct, which):
+    tensors = random(3, 8), random(3, 8), random(8), torch.zeros(3, 8), torch.zeros(3, 8)
+    tensors[which].requires_grad_()
+    inputs, outs = tensors[:3], tensors[3:]
+    if which < 3:
+        npu_rope.add_rms_norm(*inputs, out=outs)[0].sum().backward()
+        assert tensors[which].grad.any()
+    else:
+        with pytest.raises(ValueError, match="must not need a gradient"):
+            npu_rope.add_rms_norm(*inputs, out=outs)
+        assert not any(out.any() for out in outs)
     assert not direct

@@ -74,6 +74,7 @@ SEQUENCES = {
     "one position": [call(np.array([p])) for p in (4, 4, 5)],
     "shared position": [call(tokens(4, 4, 9)), call(np.broadcast_to(tokens(9), (3, 1)))],
     "parameters": [call(tokens(7), replace(NORMAL, freq_base=1e4 + i % 10)) for i in range(21)],
+    "sign of zero": [call(tokens(7), replace(NORMAL, attn_factor=factor)) for factor in (0.0, -0.0, 0.0)],
     "window": [call(tokens(7), RopeParams(32, "normal", n_offs=offset)) for offset in (0, 16, 32)],
     "factors": [call(tokens(7), freq_factors=f * FACTORS) for f in (1, 2, 1)],
     "axes": [
