@@ -88,7 +88,7 @@ public:
     }
     const AngleConstants& operator*() const { return *constants_; }
     const AngleConstants* operator->() const { return constants_; }
-    // Returns kept tables, or NULL if there are none or if another call of this thread may use them.
+    // Returns kept tables. Returns NULL if they take too much memory, or if another call of this thread uses them.
     TokenTables* kept_tables(int64_t tokens) const {
         return constants_->calls == 1 ? constants_->kept.of(tokens, constants_->pairs) : nullptr;
     }

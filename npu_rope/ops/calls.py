@@ -417,7 +417,7 @@ def run(op: str, tensors: tuple[Any, ...], attributes: tuple[Any, ...]) -> Any:
 ORDINARY: frozenset[Any] = frozenset()
 if torch is not None:
     ORDINARY = frozenset({torch.Tensor, torch.nn.Parameter})
-    _tracing_state = torch._C._get_tracing_state
+    _tracing_state = torch._C._get_tracing_state  # which the compiler traces, but not the faster _is_tracing
     _is_compiling, _is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
     # Other parts of the compiler and torch.export have a dispatch mode or tensors of other types.
     _is_dynamo_compiling = torch.compiler.is_dynamo_compiling

@@ -111,7 +111,7 @@ def register(*operators: TorchOperator) -> None:
             _library.impl(name, _kernel(operator, operator.on_cpu), "CPU")
         if operator.hot_path:
             gradients.without_autograd[name.removesuffix(PACKED)] = gradients.callable_of(overload)
-            if operator.schema.endswith("-> ()"):
+            if operator.schema.endswith("-> ()"):  # torch's own kernel does nothing for it
                 _library.impl(name, torch.library.fallthrough_kernel, "Autograd")
         else:
             _library.impl(name, _autograd(operator, overload), "Autograd")

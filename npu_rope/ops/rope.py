@@ -214,12 +214,11 @@ def _hot_path(
         if freq_factors is None:
             return _call_hot(x, positions, packed)
         return _call_hot(x, positions, packed, freq_factors.detach())  # they have no gradient
-    if freq_factors is not None:
-        _write_hot(out, x, positions, packed, freq_factors)
-    elif out is x:
+    factors = () if freq_factors is None else (freq_factors,)
+    if out is x and not factors:
         _rotate_hot(x, positions, packed)
     else:
-        _write_hot(out, x, positions, packed)
+        _write_hot(out, x, positions, packed, *factors)
     # autograd must detect that a tensor it saved for a gradient has changed.
     _increment_version((out,))
     return out

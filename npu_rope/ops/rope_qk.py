@@ -249,12 +249,11 @@ def _hot_path(
         both: tuple[Any, Any] = _call_hot(q, k, positions, packed, *factors)
         return both
     q_out, k_out = out
-    if freq_factors is not None:
-        _write_hot(q_out, k_out, q, k, positions, packed, freq_factors)
-    elif q_out is q and k_out is k:
+    factors = () if freq_factors is None else (freq_factors,)
+    if q_out is q and k_out is k and not factors:
         _rotate_hot(q, k, positions, packed)
     else:
-        _write_hot(q_out, k_out, q, k, positions, packed)
+        _write_hot(q_out, k_out, q, k, positions, packed, *factors)
     # autograd must detect that tensors it saved for a gradient have changed.
     _increment_version((q_out, k_out))
     return q_out, k_out

@@ -1,5 +1,5 @@
-"""rotary_mul and rms_norm into given memory on small torch tensors: the direct path (csrc/capi/python.cpp)
-beside the usual path, through torch's operators."""
+"""rotary_mul, rms_norm and add_rms_norm into given memory on small torch tensors: the direct path
+(csrc/capi/python.cpp) beside the usual path, through torch's operators."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -70,10 +70,16 @@ def direct(monkeypatch):
     return taken
 
 
-def usual(operator, inputs, monkeypatch, **options):
+def usual(function, inputs, monkeypatch, **options):
     with monkeypatch.context() as without:
         without.setattr(calls, "direct_function", lambda op: lambda *arguments: False)
-        return operator.function(*inputs, **options)
+        return function(*inputs, **options)
+
+
+def error_of(run):
+    with pytest.raises((ValueError, TypeError, RuntimeError)) as caught:
+        run()
+    return type(caught.value), str(caught.value)
 
 
 def same_bits(a, b):
@@ -85,7 +91,7 @@ def same_bits(a, b):
 def test_results_have_the_bits_of_the_usual_path(direct, monkeypatch, operator, dtype):
     for options in operator.options:
         inputs = operator.inputs(dtype)
-        expected = usual(operator, inputs, monkeypatch, **options)
+        expected = usual(operator.function, inputs, monkeypatch, **options)
         out = torch.empty_like(inputs[0])
         assert operator.function(*inputs, **options, out=out) is out
         assert same_bits(out, expected)
@@ -99,7 +105,7 @@ def test_results_have_the_bits_of_the_usual_path(direct, monkeypatch, operator, 
 
 def test_rotary_mul_in_place_is_direct(direct, monkeypatch):
     x, cos, sin = OPERATORS[0].inputs()
-    expected = usual(OPERATORS[0], (x, cos, sin), monkeypatch)
+    expected = usual(npu_rope.rotary_mul, (x, cos, sin), monkeypatch)
     assert npu_rope.rotary_mul_(x, cos, sin) is x
     assert torch.equal(x, expected)
     assert direct == [True]
@@ -110,13 +116,13 @@ def test_a_norm_may_have_a_scale_of_another_type(direct, monkeypatch):
     out = torch.empty(3, 8)
     npu_rope.rms_norm(*inputs, out=out)
     assert direct == [True]
-    assert same_bits(out, usual(OPERATORS[1], inputs, monkeypatch))
+    assert same_bits(out, usual(npu_rope.rms_norm, inputs, monkeypatch))
 
 
 @each_operator
 def test_parameters_without_gradients_are_direct(direct, monkeypatch, operator):
     inputs = operator.inputs()
-    expected = usual(operator, inputs, monkeypatch)
+    expected = usual(operator.function, inputs, monkeypatch)
     with torch.no_grad():
         parameters = [torch.nn.Parameter(tensor) for tensor in inputs]
         out = operator.function(*parameters, out=torch.nn.Parameter(torch.empty_like(inputs[0])))
@@ -143,7 +149,7 @@ def test_an_output_that_needs_a_gradient_is_no_direct_call(direct, monkeypatch):
     leaf = torch.zeros(tables.shapes[0], requires_grad=True)
     out = leaf * 1
     npu_rope.rotary_mul(*tables.inputs(), out=out)
-    assert torch.equal(out, usual(tables, tables.inputs(), monkeypatch))
+    assert torch.equal(out, usual(npu_rope.rotary_mul, tables.inputs(), monkeypatch))
     out.sum().backward()
     assert not leaf.grad.any()  # out does not depend on what it was
     with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
@@ -182,7 +188,7 @@ def test_subclasses_and_lazy_negation_are_no_direct_calls(direct, monkeypatch, o
         """A subclass without functions of its own."""
 
     first, *others = operator.inputs()
-    expected = usual(operator, (first, *others), monkeypatch)
+    expected = usual(operator.function, (first, *others), monkeypatch)
     for same in (torch._neg_view(-first), first.clone().as_subclass(Subclass)):
         out = torch.empty(first.shape)
         operator.function(same, *others, out=out)
@@ -193,7 +199,7 @@ def test_subclasses_and_lazy_negation_are_no_direct_calls(direct, monkeypatch, o
 @each_operator
 def test_compiled_code_has_the_call(direct, monkeypatch, operator):
     inputs = operator.inputs()
-    expected = usual(operator, inputs, monkeypatch)
+    expected = usual(operator.function, inputs, monkeypatch)
     compiled = torch.compile(
         lambda *given: operator.function(*given, out=torch.empty_like(given[0])), backend="eager"
     )
@@ -216,7 +222,7 @@ def test_tangents_see_the_call(direct, operator):
 @each_operator
 def test_another_back_end_runs_the_call(direct, monkeypatch, operator):
     inputs = operator.inputs()
-    expected = usual(operator, inputs, monkeypatch)
+    expected = usual(operator.function, inputs, monkeypatch)
     monkeypatch.setattr(backends, "default_backend", "reference")
     out = torch.empty_like(expected)
     operator.function(*inputs, out=out)
@@ -234,14 +240,9 @@ def test_errors_are_those_of_the_usual_path(direct, monkeypatch, operator, which
     wrong = [random(5, 7) if k == which else tensor for k, tensor in enumerate(inputs)]
     out = torch.zeros(operator.shapes[0])
 
-    def error_of(run):
-        with pytest.raises((ValueError, TypeError, RuntimeError)) as caught:
-            run()
-        return type(caught.value), str(caught.value)
-
     got = error_of(lambda: operator.function(*wrong, out=out))
     assert direct == [False]
-    assert got == error_of(lambda: usual(operator, wrong, monkeypatch, out=out))
+    assert got == error_of(lambda: usual(operator.function, wrong, monkeypatch, out=out))
     assert not out.any()
 
 
@@ -255,15 +256,11 @@ def test_an_axis_of_more_than_64_bits_is_refused(direct):
 # ---- add_rms_norm, which has two results -------------------------------------------------------------
 
 
-def usual_sum(inputs, monkeypatch, **options):
-    return usual(Operator(npu_rope.add_rms_norm, (), ()), inputs, monkeypatch, **options)
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_add_rms_norm_has_the_bits_of_the_usual_path(direct, monkeypatch, dtype):
     x, residual, scale = random(3, 8, dtype=dtype), random(3, 8, dtype=dtype).flip(0), random(8)
     for options in ({}, {"axis": 0}, {"epsilon": 1e-3, "stash_type": 10}):
-        expected = usual_sum((x, residual, scale), monkeypatch, **options)
+        expected = usual(npu_rope.add_rms_norm, (x, residual, scale), monkeypatch, **options)
         y, total = torch.empty(3, 8), residual.clone()
         results = npu_rope.add_rms_norm(x, total, scale, **options, out=(y, total))
         assert results[0] is y
@@ -277,21 +274,18 @@ def test_add_rms_norm_has_the_bits_of_the_usual_path(direct, monkeypatch, dtype)
 def test_add_rms_norm_reports_errors_as_the_usual_path_does(direct, monkeypatch):
     x, scale = random(3, 8), random(8)
 
-    def message(run):
-        with pytest.raises((ValueError, TypeError, RuntimeError)) as caught:
-            run()
-        return type(caught.value), str(caught.value)
-
     for residual, outs in (
         (random(3, 7), (torch.zeros(3, 8), torch.zeros(3, 8))),
         (random(3, 8), (torch.zeros(3, 8), torch.zeros(2, 8))),
         (random(3, 8), (x[:], torch.zeros(3, 8).half())),
     ):
         before = [out.clone() for out in outs]
-        got = message(lambda r=residual, o=outs: npu_rope.add_rms_norm(x, r, scale, out=o))
+        got = error_of(lambda r=residual, o=outs: npu_rope.add_rms_norm(x, r, scale, out=o))
         assert direct == [False]
         direct.clear()
-        assert got == message(lambda r=residual, o=outs: usual_sum((x, r, scale), monkeypatch, out=o))
+        assert got == error_of(
+            lambda r=residual, o=outs: usual(npu_rope.add_rms_norm, (x, r, scale), monkeypatch, out=o)
+        )
         assert all(map(torch.equal, outs, before))
 
 
