@@ -12,9 +12,9 @@ constexpr int64_t kCacheBytes = int64_t{32} << 20;
 
 // Whether to store past the caches in a call whose tensors have this total size. These limits come from measurements
 // that also read the result, with a cache of kCacheBytes. There, stores past the caches make one thread faster from
-// half the cache's size on, and several threads from its full size on.
-inline bool exceeds_caches(int threads, int64_t total_bytes) {
-    return threads == 1 ? total_bytes > kCacheBytes / 2 : total_bytes >= kCacheBytes;
+// half the cache's size on, and several threads from its full size on, or from another size of the caller's.
+inline bool exceeds_caches(int threads, int64_t total_bytes, int64_t size_of_threads = kCacheBytes) {
+    return threads == 1 ? total_bytes > kCacheBytes / 2 : total_bytes >= size_of_threads;
 }
 
 // Alignment that is sufficient for the streaming stores of every instruction set.
