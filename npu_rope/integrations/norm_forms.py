@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from npu_rope.integrations.left_to_compiler import is_compiling, is_left_to_compiler
+from npu_rope.integrations.left_to_compiler import is_compiling, is_norm_left_to_compiler
 from npu_rope.integrations.rope_forms import NotKnown, or_not_known
 from npu_rope.ops.calls import try_hot_path
 from npu_rope.ops.rms_norm import rms_norm, rms_norm_rounded_last
@@ -182,7 +182,7 @@ def replacement(form: NormForm) -> Callable[..., Any]:
     operators = {dtype: operator_of(form, dtype) for dtype in (torch.float32, torch.float16, torch.bfloat16)}
 
     def forward(self: Any, hidden_states: Any) -> Any:
-        if is_compiling() and is_left_to_compiler(hidden_states):
+        if is_compiling() and is_norm_left_to_compiler(hidden_states):
             return type(self).forward(self, hidden_states)
         weight = self._parameters.get(name)
         if weight is not None and weight.dtype == hidden_states.dtype:

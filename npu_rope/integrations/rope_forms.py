@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from npu_rope.errors import bad_type
-from npu_rope.integrations.left_to_compiler import is_compiling, is_left_to_compiler
+from npu_rope.integrations.left_to_compiler import is_compiling, is_rotation_left_to_compiler
 from npu_rope.integrations.rotation_form import (
     EACH_TWICE,
     FIRST_LANES,
@@ -312,7 +312,7 @@ def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = No
 
     It calls the original function if there are no keys. It also calls it for shapes that the recognition did
     not cover, such as tables narrower than the heads where ``form.place`` is None, and if ``uses`` is None
-    for calls that :func:`is_left_to_compiler`.
+    for calls that are left to torch.compile (:mod:`~npu_rope.integrations.left_to_compiler`).
 
     Args:
         function: a model's function.
@@ -405,8 +405,8 @@ def with_parameters(
 ) -> Callable[..., Any]:
     """Return ``rotate(heads, cos, sin, unsqueeze_dim)`` with the parameters of a model's function. If rotate
     returns NotImplemented, the model's function is called; with ``leaves_to_compiler`` also for a call that
-    :func:`is_left_to_compiler`. ``first`` is tried first, with the heads, cos and sin of a call that has
-    nothing else."""
+    is left to torch.compile (:mod:`~npu_rope.integrations.left_to_compiler`). ``first`` is tried first, with
+    the heads, cos and sin of a call that has nothing else."""
     parameters = _signature(function).parameters
     names = tuple(parameters)
     defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
@@ -420,7 +420,7 @@ def with_parameters(
     def with_same_parameters(*given: Any, **named: Any) -> Any:
         # First of all: torch.compile guards all that the lines below read.
         compiles = is_compiling()
-        if compiles and leaves_to_compiler and given and is_left_to_compiler(given[0]):
+        if compiles and leaves_to_compiler and given and is_rotation_left_to_compiler(given[0]):
             return function(*given, **named)
         if may_be_usual and len(given) == usual_count and not named:
             if first is not None and not compiles and (results := first(*given)) is not NotImplemented:

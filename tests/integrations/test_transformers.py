@@ -165,7 +165,8 @@ def test_gradient_checkpointing_gives_the_same_gradients(level):
     [("llama3", "positions"), pytest.param("gemma3", "tables", marks=pytest.mark.slow)],
 )
 def test_a_patched_model_compiles_without_graph_breaks(family, level, monkeypatch):
-    monkeypatch.setattr(left_to_compiler, "MOST_ELEMENTS_LEFT_TO_COMPILER", 0)
+    monkeypatch.setattr(left_to_compiler, "MOST_ROTATED_ELEMENTS_LEFT_TO_COMPILER", 0)
+    monkeypatch.setattr(norm_forms, "is_norm_left_to_compiler", lambda x: False)
     model = make(family)
     before, expected = logits(model), gradients(model)
     apply_npu_rope(model, level=level)
@@ -180,8 +181,8 @@ def test_a_patched_model_compiles_without_graph_breaks(family, level, monkeypatc
 
 @pytest.mark.long
 @pytest.mark.parametrize("level", LEVELS)
-def test_small_compiled_calls_keep_the_code_that_the_compiler_can_fuse(level, monkeypatch):
-    """At level positions the rotation stays, because its angles are more exact than the model's."""
+def test_compiled_norms_and_small_rotations_keep_the_code_that_the_compiler_can_fuse(level, monkeypatch):
+    """At level positions the rotation is replaced, because its angles are more exact than the model's."""
     model, x = make("qwen3"), tokens()
     before = logits(model)
     apply_npu_rope(model, level=level)
@@ -194,8 +195,8 @@ def test_small_compiled_calls_keep_the_code_that_the_compiler_can_fuse(level, mo
 
     rotation = set() if level == "tables" else {"rotary_mul_qk"}
     hidden = x.numel() * model.config.hidden_size
-    for most, expected in ((hidden, rotation), (0, {"rms_norm", "rotary_mul_qk"})):
-        monkeypatch.setattr(left_to_compiler, "MOST_ELEMENTS_LEFT_TO_COMPILER", most)
+    for most, expected in ((hidden, rotation), (0, {"rotary_mul_qk"})):
+        monkeypatch.setattr(left_to_compiler, "MOST_ROTATED_ELEMENTS_LEFT_TO_COMPILER", most)
         torch._dynamo.reset()
         compiled = torch.compile(model, fullgraph=True, backend=recording, dynamic=False)
         assert worst(logits(compiled), before) <= 1e-5
