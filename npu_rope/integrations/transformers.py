@@ -285,6 +285,8 @@ class _Rotations:
     def __init__(self, model: torch.nn.Module, report: Report, norms: _Norms | None) -> None:
         self.model, self.report, self.norms = model, report, norms
         self.forms: dict[int, rotation_form.Form | str] = {}
+        self.unfused: dict[int, Callable[..., Any]] = {}  # replacements by tables, by the function
+        self.forwards: dict[tuple[Any, ...], types.FunctionType] = {}  # by the original and its replacements
 
     def form(self, function: Callable[..., Any]) -> rotation_form.Form | str:
         """Return the function's form, or the reason why it has none."""
@@ -311,11 +313,11 @@ class _Rotations:
                 is_known = isinstance(form, rotation_form.Form)
                 uses = Uses() if is_known and self.report.level == "positions" else None
                 if isinstance(form, rotation_form.Form):
-                    unfused = rope_forms.replacement(function, form, uses)
+                    unfused = self._unfused(function, form, uses)
                     ours[called_name] = Rotation(function, form, unfused, uses)
                 self.report.entries.append(entry(called_name, str(form), is_known, uses=uses))
             replacements = {called_name: rotation.unfused for called_name, rotation in ours.items()}
-            forward: Callable[..., Any] = with_globals(forward_of(module), replacements)
+            forward: Callable[..., Any] = self._forward(forward_of(module), replacements)
             if functions and self.norms is not None:
                 fused = self._fused_form(module, ours)
                 self.report.attentions.append(fusion(str(fused), isinstance(fused, FusedForm)))
@@ -325,6 +327,27 @@ class _Rotations:
                 _bind(module, forward)
         if self.report.level == "positions" and self.report.replaced:
             self._remember_positions()
+
+    def _unfused(
+        self, function: Callable[..., Any], form: rotation_form.Form, uses: Uses | None
+    ) -> Callable[..., Any]:
+        """Return the function's replacement. All layers share one by tables; by positions each has its own,
+        which notes what it used."""
+        if uses is not None:
+            return rope_forms.replacement(function, form, uses)
+        if id(function) not in self.unfused:
+            self.unfused[id(function)] = rope_forms.replacement(function, form, None)
+        return self.unfused[id(function)]
+
+    def _forward(
+        self, original: types.FunctionType, replacements: dict[str, Callable[..., Any]]
+    ) -> types.FunctionType:
+        """Return a copy of the forward that calls the replacements. Layers share it, so that torch.compile
+        guards its globals once."""
+        key = (original, *replacements.items())
+        if key not in self.forwards:
+            self.forwards[key] = with_globals(original, replacements)
+        return self.forwards[key]
 
     def _fused_form(self, module: torch.nn.Module, rotations: dict[str, Rotation]) -> FusedForm | str:
         """Return the form of a module's attention, or the reason why it has none."""
