@@ -49,7 +49,7 @@ public:
         if (Check c = check_sizes(); !c.ok()) return c;
         is_long_ = in_.D > kLongestWholeHead;
         set_shape();
-        split();
+        if (Check c = split(); !c.ok()) return c;
         if (!set_block()) return internal_error(kOp, "block", "have enough tokens for a DMA", "fewer");
         const std::optional<Layout> layout = is_long_ ? layout_of_chunks() : first_fitting_layout();
         if (!layout) return internal_error(kOp, "tile", "fit into UB", "none that does");
@@ -103,7 +103,7 @@ private:
 
     // ---- the cores' shares
 
-    void split() {
+    Check split() {
         const int64_t all = heads();
         WorkSplit best = split_work(in_.S, 1, all, head_bytes(), platform_.cores, all, 0);
         common_.row_granule = 1;
@@ -111,6 +111,9 @@ private:
             // Each share has enough tokens for the store of its sums.
             int64_t share = std::max(kLeastStoredTokens, ceil_div(in_.S, best.row_parts));
             while (!can_store(in_.S % share)) ++share;
+            if (share > INT32_MAX)
+                return bad_value(kOp, "q", formatted("have at most %d tokens for each core of an NPU", INT32_MAX),
+                                 formatted("%lld for %d cores", static_cast<long long>(in_.S), platform_.cores));
             common_.row_granule = to_int32(share);
             best.row_parts = ceil_div(in_.S, share);
         } else {
@@ -121,6 +124,7 @@ private:
         }
         common_.row_parts = to_int32(best.row_parts);
         common_.head_parts = to_int32(best.head_parts);
+        return {};
     }
 
     // As a double: q and k together may have more than 2^63 bytes.

@@ -137,6 +137,22 @@ void too_many_heads_are_refused() {
     expect_equal(message_of(int64_t{1} << 31), rule + "2147483648.");
 }
 
+// Ascend310P counts the tokens of a share, which are stored together, in an int32.
+void too_many_tokens_are_refused() {
+    const auto message_of = [](int64_t tokens, const char* chip) {
+        QkSquareSumsTilingData data;
+        KernelLaunch launch;
+        const QkSquareSumsTilingInput in = make_call(tokens, 1, 1, 64, NPU_ROPE_FLOAT16);
+        return qk_square_sums_tiling(in, *find_platform(chip), &data, &launch).message();
+    };
+    const int64_t most = 8 * int64_t{INT32_MAX};
+    const std::string rule = "[qk_square_sums] q must have at most 2147483647 tokens for each core of an NPU but got ";
+    expect_equal(message_of(most, "Ascend310P3"), "");
+    expect_equal(message_of(most + 1, "Ascend310P3"), rule + "17179869177 for 8 cores.");
+    expect_equal(message_of(int64_t{1} << 62, "Ascend310P3"), rule + "4611686018427387904 for 8 cores.");
+    expect_equal(message_of(int64_t{1} << 50, "Ascend910B1"), "");
+}
+
 void a_call_without_elements_has_no_launch() {
     float memory[64] = {};
     const auto tensor = [&](int64_t S, int64_t N, int64_t D) {
@@ -191,6 +207,7 @@ int main() {
     few_sums_are_stored_by_the_scalar_unit();
     distant_tokens_are_accepted();
     too_many_heads_are_refused();
+    too_many_tokens_are_refused();
     a_call_without_elements_has_no_launch();
     a_missing_output_is_refused();
     an_output_with_gaps_is_refused();
