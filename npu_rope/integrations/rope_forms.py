@@ -311,8 +311,8 @@ def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = No
     """Return a function that computes the same rotation by npu_rope, with the same parameters.
 
     It calls the original function if there are no keys. It also calls it for shapes that the recognition did
-    not cover, such as tables narrower than the heads where ``form.place`` is None, and if ``uses`` is None
-    for calls that are left to torch.compile (:mod:`~npu_rope.integrations.left_to_compiler`).
+    not cover, such as tables narrower than the heads where ``form.place`` is None, and for calls that are
+    left to torch.compile (:mod:`~npu_rope.integrations.left_to_compiler`).
 
     Args:
         function: a model's function.
@@ -390,7 +390,8 @@ def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = No
         rotate if uses is None else rotate_and_record,
         function,
         form,
-        leaves_to_compiler=uses is None,
+        leaves_to_compiler=True,
+        uses=uses,
         first=rotate_decode if may_be_decode else None,
     )
 
@@ -401,12 +402,13 @@ def with_parameters(
     form: Form,
     *,
     leaves_to_compiler: bool = False,
+    uses: Uses | None = None,
     first: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
     """Return ``rotate(heads, cos, sin, unsqueeze_dim)`` with the parameters of a model's function. If rotate
     returns NotImplemented, the model's function is called; with ``leaves_to_compiler`` also for a call that
-    is left to torch.compile (:mod:`~npu_rope.integrations.left_to_compiler`). ``first`` is tried first, with
-    the heads, cos and sin of a call that has nothing else."""
+    is left to torch.compile (:mod:`~npu_rope.integrations.left_to_compiler`), which ``uses`` records.
+    ``first`` is tried first, with the heads, cos and sin of a call that has nothing else."""
     parameters = _signature(function).parameters
     names = tuple(parameters)
     defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
@@ -421,6 +423,8 @@ def with_parameters(
         # First of all: torch.compile guards all that the lines below read.
         compiles = is_compiling()
         if compiles and leaves_to_compiler and given and is_rotation_left_to_compiler(given[0]):
+            if uses is not None:
+                uses.note_compiled()
             return function(*given, **named)
         if may_be_usual and len(given) == usual_count and not named:
             if first is not None and not compiles and (results := first(*given)) is not NotImplemented:

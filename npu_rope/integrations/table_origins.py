@@ -76,13 +76,17 @@ class Uses:
             return "by positions" if self.by_positions else "not called yet"
         return f"by {'positions, and by ' * self.by_positions}tables: {self.tables_reason}"
 
+    def note_compiled(self) -> None:
+        """Record that a compiled call rotates by the tables."""
+        self.tables_reason = "torch.compile does not keep the identity of tables"
+
     def find(
         self, cos: torch.Tensor, sin: torch.Tensor, form: FormKey
     ) -> tuple[torch.Tensor, RopeParams, torch.Tensor | None] | None:
         """Return the positions, parameters and frequency factors that replace these tables in a rotation of
         that form, or None if the tables must be used. Record which of the two it is."""
         if torch.compiler.is_compiling():
-            self.tables_reason = "torch.compile does not keep the identity of tables"
+            self.note_compiled()
             return None
         origin: _Origin | None = getattr(cos, _ATTRIBUTE, None)
         if origin is None or origin.cos() is not cos or origin.sin() is not sin:

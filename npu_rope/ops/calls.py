@@ -309,7 +309,7 @@ def try_hot_path(
 
     Args:
         op: the operator. Its schema takes the tensors, then the attributes.
-        tensors: its tensors, the first of which must be given; None is an absent one.
+        tensors: its tensors; None is an absent one. A call without the first is not made.
         attributes: values of exactly the schema's types; torch would silently convert others.
         named: the attributes that the schema takes by name.
     """
@@ -332,7 +332,8 @@ def try_hot_path(
             return NotImplemented
         if tensor.requires_grad and _is_grad_enabled():
             needs_gradient = True
-    if not tensors[0].is_cpu or (needs_gradient and (op not in add_node or records_calls())):
+    first = tensors[0]
+    if first is None or not first.is_cpu or (needs_gradient and (op not in add_node or records_calls())):
         return NotImplemented
     try:
         hot = None if needs_gradient or named else without_autograd.get(op)

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import stat
+import tempfile
 from pathlib import Path
 from typing import TextIO
 
@@ -35,8 +36,11 @@ class StateFile:
             try:
                 file = path.open("r+")
             except FileNotFoundError:
-                with contextlib.suppress(FileExistsError):  # another run has just made it
-                    path.open("x").close()
+                try:
+                    with contextlib.suppress(FileExistsError):  # another run has just made it
+                        path.open("x").close()
+                except FileNotFoundError:
+                    raise BadUsage(f"--state must be in a folder that exists but got {path}") from None
                 continue
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 file.close()
@@ -63,16 +67,19 @@ class StateFile:
         """Replace the file: after an interruption it holds the old or the new content."""
         if self.path is None:
             return
-        temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}")
         file: TextIO | None = None
+        temporary: Path | None = None
         try:
-            file = temporary.open("w+")
+            # A new file with a name that nobody can have planted as a link.
+            descriptor, name = tempfile.mkstemp(prefix=f"{self.path.name}.", dir=self.path.parent)
+            file, temporary = os.fdopen(descriptor, "w+"), Path(name)
             file.write(text)
             file.flush()
             fcntl.lockf(file, fcntl.LOCK_EX)
             os.replace(temporary, self.path)
         except BaseException as error:
-            temporary.unlink(missing_ok=True)
+            if temporary is not None:
+                temporary.unlink(missing_ok=True)
             if self._is_new:  # and empty
                 self.path.unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # it writes again what did not fit on the disk

@@ -179,30 +179,43 @@ def test_a_patched_model_compiles_without_graph_breaks(family, level, monkeypatc
     torch._dynamo.reset()
 
 
+def operators_in(graph):
+    """Return the names of npu_rope's operators that a graph calls."""
+    called = [str(node.target) for node in graph.graph.nodes if node.op == "call_function"]
+    return {name.split(".")[1] for name in called if name.startswith("npu_rope.")}
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("level", LEVELS)
 def test_compiled_norms_and_small_rotations_keep_the_code_that_the_compiler_can_fuse(level, monkeypatch):
-    """At level positions the rotation is replaced, because its angles are more exact than the model's."""
+    """Compiled models rotate by tables at level positions too."""
     model, x = make("qwen3"), tokens()
     before = logits(model)
-    apply_npu_rope(model, level=level)
+    report = apply_npu_rope(model, level=level)
     operators = []
 
     def recording(graph, _):
-        called = [str(node.target) for node in graph.graph.nodes if node.op == "call_function"]
-        operators.append({name.split(".")[1] for name in called if name.startswith("npu_rope.")})
+        operators.append(operators_in(graph))
         return graph.forward
 
-    rotation = set() if level == "tables" else {"rotary_mul_qk"}
     hidden = x.numel() * model.config.hidden_size
-    for most, expected in ((hidden, rotation), (0, {"rotary_mul_qk"})):
+    for most, expected in ((hidden, set()), (0, {"rotary_mul_qk"})):
         monkeypatch.setattr(left_to_compiler, "MOST_ROTATED_ELEMENTS_LEFT_TO_COMPILER", most)
         torch._dynamo.reset()
         compiled = torch.compile(model, fullgraph=True, backend=recording, dynamic=False)
         assert worst(logits(compiled), before) <= 1e-5
         assert set().union(*operators) == expected
+        assert level == "tables" or uses_of(report) == [NOT_KEPT]
         operators.clear()
     torch._dynamo.reset()
+
+
+def test_an_exported_model_keeps_the_operators():
+    """The program may run on another device or be translated to ONNX, so nothing is left to a compiler."""
+    model, x = make("llama"), tokens()
+    apply_npu_rope(model)
+    program = torch.export.export(model, (x,), {"use_cache": False}, strict=False)
+    assert operators_in(program.graph_module) == {"rms_norm", "rotary_mul_qk"}
 
 
 @pytest.mark.parametrize("level", LEVELS)

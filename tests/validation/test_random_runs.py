@@ -452,6 +452,18 @@ def test_a_state_that_is_no_regular_file_is_refused(capsys):
     assert "--state must be a regular file but got /dev/zero\n" in capsys.readouterr().err
 
 
+def test_a_planted_link_is_not_written_through(tmp_path):
+    """The name of the file that replaces the state cannot be guessed."""
+    path, victim = tmp_path / "state", tmp_path / "victim"
+    victim.write_text("kept")
+    (tmp_path / f"state.{os.getpid()}").symlink_to(victim)
+    file = random_runs.StateFile(path)
+    file.save("{}")
+    file.close()
+    assert (victim.read_text(), path.read_text()) == ("kept", "{}")
+    assert not path.is_symlink()
+
+
 @pytest.mark.long
 def test_a_second_run_with_the_same_state_is_refused(tmp_path):
     path = tmp_path / "state"
@@ -491,8 +503,9 @@ def test_a_state_that_does_not_fit_on_the_disk_is_refused_and_the_old_one_is_kep
 
 
 def test_a_state_in_a_missing_folder_is_refused(tmp_path, capsys):
-    assert random_runs.main(["--state", str(tmp_path / "none" / "state")]) == 2
-    assert "No such file" in capsys.readouterr().err
+    path = tmp_path / "none" / "state"
+    assert random_runs.main(["--state", str(path)]) == 2
+    assert f"--state must be in a folder that exists but got {path}\n" in capsys.readouterr().err
 
 
 # ---- usage -----------------------------------------------------------------------------------------
