@@ -26,7 +26,8 @@ ROOT = Path(__file__).resolve().parents[1]
 COMPILER, EMULATOR, LOADER_ROOT = "aarch64-linux-gnu-gcc", "qemu-aarch64-static", "/usr/aarch64-linux-gnu"
 DTYPES = {"f32": 0, "f16": 1, "bf16": 2}
 OPERATORS = ("copy", "rope neox", "rope normal", "rms_norm", "rms_norm_rope")
-HEADS, TOKENS = 8, 1
+# The tables of a call with one token are kept for its thread, which takes instructions too.
+HEADS, TOKENS = 8, 2
 
 
 def compiled(folder: Path, library: Path) -> Path:
