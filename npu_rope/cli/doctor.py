@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 from ascend_sim import Unavailable, folders
+from ascend_sim.texts import printable
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -120,10 +121,11 @@ def _show(findings: list[Finding], console: Console) -> None:
             if finding.group == group:
                 mark = {True: "[green]yes[/]", False: "[yellow]no[/]", None: ""}[finding.present]
                 detail = finding.detail + (f"\n{finding.remedy}" if finding.remedy else "")
-                table.add_row(mark, finding.piece, escape(detail))
+                lines = (printable(line) for line in detail.splitlines())
+                table.add_row(mark, finding.piece, escape("\n".join(lines)))
         console.print(table)
         console.print()
-    console.print(escape(next_step(findings)), style="bold", soft_wrap=True)
+    console.print(escape(printable(next_step(findings))), style="bold", soft_wrap=True)
 
 
 def _package() -> list[Finding]:

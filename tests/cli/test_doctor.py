@@ -92,6 +92,14 @@ def test_a_library_for_another_machine_is_named_as_such(tmp_path):
     assert finding["detail"] == f"its library does not load: {expected}"
 
 
+def test_the_name_of_a_folder_does_not_control_the_terminal():
+    command = [sys.executable, "-m", "npu_rope.cli", "doctor"]
+    environment = {**os.environ, "NPU_ROPE_LIB_DIR": "red\x1b[31m"}
+    output = subprocess.run(command, env=environment, capture_output=True, check=True, text=True).stdout
+    assert "was not found in red\\x1b[31m" in output
+    assert "\x1b[31m" not in output
+
+
 def test_absent_kernels_are_reported(tmp_path):
     finding = doctor._kernels(tmp_path)
     assert (finding.present, finding.detail) == (False, f"none in {tmp_path}")
