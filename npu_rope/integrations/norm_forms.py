@@ -176,14 +176,16 @@ def weight_of(module: torch.nn.Module, name: str) -> torch.Tensor:
     return weight
 
 
-def replacement(form: NormForm) -> Callable[..., Any]:
-    """Return a function for modules of this form. Its name is ``forward``: pickle finds methods by name."""
+def replacement(form: NormForm, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function for modules of this form, whose class has the original one. Its name is ``forward``:
+    pickle finds methods by name. It does not read ``type(self)``, because torch.compile would compare the
+    classes of all norms in each call of the graph."""
     name, epsilon = form.weight, form.epsilon
     operators = {dtype: operator_of(form, dtype) for dtype in (torch.float32, torch.float16, torch.bfloat16)}
 
     def forward(self: Any, hidden_states: Any) -> Any:
         if is_compiling() and is_norm_left_to_compiler(hidden_states):
-            return type(self).forward(self, hidden_states)
+            return original(self, hidden_states)
         weight = self._parameters.get(name)
         if weight is not None and weight.dtype == hidden_states.dtype:
             # The usual call: the lines below would take a fifth of the time of a decode-sized call.
@@ -193,7 +195,7 @@ def replacement(form: NormForm) -> Callable[..., Any]:
                 if y is not NotImplemented:
                     return y
         if not form.holds_for_mixed_dtypes and hidden_states.dtype != getattr(self, str(name)).dtype:
-            return type(self).forward(self, hidden_states)
+            return original(self, hidden_states)
         return normalized(form, self, hidden_states)
 
     return forward

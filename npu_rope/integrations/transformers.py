@@ -236,6 +236,7 @@ class _Norms:
     def __init__(self, model: torch.nn.Module, report: Report) -> None:
         self.model, self.report = model, report
         self.forms: dict[Any, norm_forms.NormForm | str] = {}
+        self.forwards: dict[tuple[norm_forms.NormForm, Any], Callable[..., Any]] = {}
 
     def form(self, module: torch.nn.Module) -> norm_forms.NormForm | str:
         """Return the module's form, or the reason why it has none."""
@@ -254,7 +255,10 @@ class _Norms:
             form = self.form(module)
             replaced = isinstance(form, norm_forms.NormForm)
             if isinstance(form, norm_forms.NormForm):
-                _bind(module, norm_forms.replacement(form))
+                key = form, forward_of(module)
+                if key not in self.forwards:
+                    self.forwards[key] = norm_forms.replacement(*key)
+                _bind(module, self.forwards[key])
             self.report.entries.append(
                 Entry(name, type(module).__name__, "", str(form), replaced, is_norm=True)
             )

@@ -816,7 +816,7 @@ def test_norms_whose_weight_has_another_type_keep_their_result_type(kind, weight
         norm = torch.nn.RMSNorm(24, eps=1e-6) if kind == "torch" else kind()
     torch.nn.init.uniform_(norm.weight, 0.5, 1.5)
     norm = norm.to(weight)
-    replaced = norm_forms.replacement(norm_forms.classify(norm))
+    replaced = norm_forms.replacement(norm_forms.classify(norm), type(norm).forward)
     given = torch.randn(3, 7, 24, generator=torch.Generator().manual_seed(0)).to(x)
     with torch.no_grad():
         wanted, got = norm(given), replaced(norm, given)
