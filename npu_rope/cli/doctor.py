@@ -120,9 +120,8 @@ def _show(findings: list[Finding], console: Console) -> None:
         for finding in findings:
             if finding.group == group:
                 mark = {True: "[green]yes[/]", False: "[yellow]no[/]", None: ""}[finding.present]
-                detail = finding.detail + (f"\n{finding.remedy}" if finding.remedy else "")
-                lines = (printable(line) for line in detail.splitlines())
-                table.add_row(mark, finding.piece, escape("\n".join(lines)))
+                texts = map(printable, filter(None, (finding.detail, finding.remedy)))
+                table.add_row(mark, finding.piece, escape("\n".join(texts)))
         console.print(table)
         console.print()
     console.print(escape(printable(next_step(findings))), style="bold", soft_wrap=True)

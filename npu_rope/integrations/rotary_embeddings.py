@@ -29,8 +29,8 @@ ZERO_FREQUENCY = 1e-20  # absolute tolerance of frequencies: a lower frequency d
 
 
 def forward_of(module: torch.nn.Module) -> types.FunctionType:
-    """Return the forward of the module's class."""
-    forward: types.FunctionType = type(module).forward  # type: ignore[assignment]
+    """Return the forward of the module's class: a function, unless it is TorchScript's or written in C."""
+    forward: types.FunctionType = inspect.getattr_static(type(module), "forward")
     return forward
 
 

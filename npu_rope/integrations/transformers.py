@@ -303,7 +303,10 @@ class _Rotations:
 
     def replace(self) -> None:
         for name, module in self.model.named_modules():
-            functions = dict(_rotations_of(forward_of(module)))
+            original = forward_of(module)
+            if not isinstance(original, types.FunctionType):  # of TorchScript, or written in C
+                continue
+            functions = dict(_rotations_of(original))
             entry = partial(Entry, name, type(module).__name__)
             fusion = partial(entry, "qkv_norm_rope_cache")
             if functions and "forward" in module.__dict__:
@@ -321,12 +324,12 @@ class _Rotations:
                     ours[called_name] = Rotation(function, form, unfused, uses)
                 self.report.entries.append(entry(called_name, str(form), is_known, uses=uses))
             replacements = {called_name: rotation.unfused for called_name, rotation in ours.items()}
-            forward: Callable[..., Any] = self._forward(forward_of(module), replacements)
+            forward: Callable[..., Any] = self._forward(original, replacements) if ours else original
             if functions and self.norms is not None:
                 fused = self._fused_form(module, ours)
                 self.report.attentions.append(fusion(str(fused), isinstance(fused, FusedForm)))
                 if isinstance(fused, FusedForm):
-                    forward = fused_forward(forward_of(module), forward, ours, fused)
+                    forward = fused_forward(original, forward, ours, fused)
             if ours:
                 _bind(module, forward)
         if self.report.level == "positions" and self.report.replaced:

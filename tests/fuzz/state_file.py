@@ -35,12 +35,13 @@ class StateFile:
         while True:
             try:
                 file = path.open("r+")
-            except FileNotFoundError:
-                try:
-                    with contextlib.suppress(FileExistsError):  # another run has just made it
-                        path.open("x").close()
-                except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
+                if not path.parent.is_dir():
                     raise BadUsage(f"--state must be in a folder that exists but got {path}") from None
+                if path.is_symlink():
+                    raise BadUsage(f"--state must be no link that leads nowhere but got {path}") from None
+                with contextlib.suppress(FileExistsError):  # another run has just made it
+                    path.open("x").close()
                 continue
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 file.close()
@@ -73,6 +74,7 @@ class StateFile:
             # A new file with a name that nobody can have planted as a link.
             descriptor, name = tempfile.mkstemp(prefix=f"{self.path.name}.", dir=self.path.parent)
             file, temporary = os.fdopen(descriptor, "w+"), Path(name)
+            os.fchmod(descriptor, stat.S_IMODE(self.path.stat().st_mode))
             file.write(text)
             file.flush()
             fcntl.lockf(file, fcntl.LOCK_EX)

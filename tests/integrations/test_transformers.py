@@ -210,12 +210,30 @@ def test_compiled_norms_and_small_rotations_keep_the_code_that_the_compiler_can_
     torch._dynamo.reset()
 
 
-def test_an_exported_model_keeps_the_operators():
-    """The program may run on another device or be translated to ONNX, so nothing is left to a compiler."""
+@pytest.mark.parametrize("level", LEVELS)
+def test_an_exported_model_has_only_operators_of_torch(level, monkeypatch):
+    """A process without npu_rope can load the program, and it can be translated to ONNX."""
+    monkeypatch.setattr(left_to_compiler, "MOST_ROTATED_ELEMENTS_LEFT_TO_COMPILER", 0)
     model, x = make("llama"), tokens()
-    apply_npu_rope(model)
+    before = logits(model)
+    apply_npu_rope(model, level=level)
     program = torch.export.export(model, (x,), {"use_cache": False}, strict=False)
-    assert operators_in(program.graph_module) == {"rms_norm", "rotary_mul_qk"}
+    assert operators_in(program.graph_module) == set()
+    assert worst(program.module()(x, use_cache=False).logits, before) <= 1e-5
+
+
+@pytest.mark.parametrize("replaced", ["scripted", "builtin"])
+def test_modules_without_a_python_forward_stay(replaced):
+    """Their class has no function whose globals could be replaced."""
+
+    class Builtin(torch.nn.Module):
+        forward = torch.relu
+
+    model = make("llama")
+    model.extra = torch.jit.script(torch.nn.Linear(2, 2)) if replaced == "scripted" else Builtin()
+    before = logits(model)
+    assert str(apply_npu_rope(model)).startswith("2 rotations and 5 norms replaced")
+    assert worst(logits(model), before) <= 1e-5
 
 
 @pytest.mark.parametrize("level", LEVELS)

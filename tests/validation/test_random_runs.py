@@ -456,12 +456,14 @@ def test_a_planted_link_is_not_written_through(tmp_path):
     """The name of the file that replaces the state cannot be guessed."""
     path, victim = tmp_path / "state", tmp_path / "victim"
     victim.write_text("kept")
+    path.touch(mode=0o640)
     (tmp_path / f"state.{os.getpid()}").symlink_to(victim)
     file = random_runs.StateFile(path)
     file.save("{}")
     file.close()
     assert (victim.read_text(), path.read_text()) == ("kept", "{}")
     assert not path.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o640
 
 
 @pytest.mark.long
@@ -502,10 +504,19 @@ def test_a_state_that_does_not_fit_on_the_disk_is_refused_and_the_old_one_is_kep
     assert sorted(found.name for found in tmp_path.iterdir()) == ["old", "state"]
 
 
-def test_a_state_in_a_missing_folder_is_refused(tmp_path, capsys):
-    path = tmp_path / "none" / "state"
+@pytest.mark.parametrize("folder", ["none", "file"])
+def test_a_state_in_a_missing_folder_is_refused(folder, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    path = tmp_path / folder / "state"
     assert random_runs.main(["--state", str(path)]) == 2
     assert f"--state must be in a folder that exists but got {path}\n" in capsys.readouterr().err
+
+
+def test_a_state_that_is_a_link_to_nothing_is_refused(tmp_path, capsys):
+    path = tmp_path / "state"
+    path.symlink_to(tmp_path / "nothing")
+    assert random_runs.main(["--state", str(path)]) == 2
+    assert f"--state must be no link that leads nowhere but got {path}\n" in capsys.readouterr().err
 
 
 # ---- usage -----------------------------------------------------------------------------------------
