@@ -306,6 +306,8 @@ class SwitchedSources:
         self._texts: dict[str, str] = {}
         self._regions: dict[str, dict[Mutant, Region]] = {}
         for file in dict.fromkeys(mutant.file for mutant in numbers):
+            if Path(file).suffix == ".def":  # a table of macros, which programs in Python read too
+                continue
             self._texts[file] = (folder / file).read_text()
             self._regions[file] = regions_of(self._texts[file], (m for m in numbers if m.file == file))
 

@@ -183,3 +183,14 @@ def test_an_error_at_a_place_without_mutants_costs_those_of_its_file_only(tmp_pa
     assert sources.leave_out(errors, tmp_path)
     assert sources.mutants() == []
     assert not sources.leave_out(errors, tmp_path)
+
+
+def test_a_table_of_macros_has_no_conditions(tmp_path):
+    """Python's tests read the declarations of functions from such a file."""
+    text = "ROW(name, (const aclTensor* cos, int64_t rows))\n"
+    (tmp_path / "table.def").write_text(text)
+    (mutant, *_) = mutants_of(tmp_path / "table.def", tmp_path)
+    sources = mutant_switches.SwitchedSources(tmp_path, {mutant: 1})
+    assert not sources.mutants()
+    assert not sources.write()
+    assert (tmp_path / "table.def").read_text() == text
