@@ -1274,6 +1274,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "rope_angle.cpp | name | bool is_filled = {false};": "an empty entry has n_dims 0, which no call has",
         "rope_angle.h | number + 1 | static constexpr int64_t kMostBytes = {128} << 10;": "more tables are kept, with the same results",
         "rope_angle.cpp | comparison | if (tokens {<=} static_cast<int64_t>(tokens_.size())) return tokens_.data();": "the tables of each call are computed again, which is only slower",
+        "rope_angle.cpp | number + 1 | const int64_t floats = table_floats(pairs), bytes_of_token = {4} * floats * int64_t{sizeof(float)};": "more memory than the tables need",
         "rope_angle.h | name | bool forward = {true};": "it is set when tables are filled, and not read before",
         "rope_angle.cpp | number + 1 | constants->turns_lo.assign(padded, {0.0});": "no rotation reads the entries of the padding",
         "rope_angle.cpp | statement removed | CacheEntry& entry = entries[oldest]; {oldest = (oldest + 1) % kEntries};": "the cache then keeps one entry, and computes the others again, which is only slower",
