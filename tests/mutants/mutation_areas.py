@@ -731,6 +731,7 @@ ROTATION_TESTS = (
     *C_TESTS[:2],
     *pytests_of(
         *("tests/rope/test_rope.py", "tests/rope/test_rope_angles.py", "tests/rope/test_rope_kernels.py"),
+        "tests/rope/test_kept_tables.py",
         *(
             "tests/rope/test_rope_layouts.py",
             "tests/rope/test_rope_positions.py",
@@ -1202,6 +1203,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "graphs.h | number + 1 | enum CaptureMode : int32_t { kGlobal = 0, kThreadLocal = 1, kRelaxed = 2, kNoCapture = {3} };": "CANN has no such number; the calls refuse 3 and 4",
         "own_kernels.cpp | number + 1 | return launch(nullptr, {0}, std::move(executor), kernel->stream);": "a launch without a workspace does not read its size",
         "report.cpp | number + 1 | bool is_written = file && std::fputs(json.done().c_str(), file) >= {0};": "the C library returns 1 or EOF",
+        "report.cpp | statement removed | const std::string cause = std::strerror(errno); {std::rename(draft_path.c_str(), lost_path.c_str())};": "test_run_command.py counts the lost reports of a run",
         "scheduler_state.h | name | bool has_device_wait = {false};": "the clock of this wait is empty",
         "add_product.cpp | number + 1 | float beta = {1}, alpha = 1;": "every function sets it",
         "padding.cpp | number + 1 | const int64_t shift = std::min(std::max(diagonal, -out.shape[rows] - {1}), size + 1);": "a diagonal below all rows clears the same elements",
@@ -1275,6 +1277,10 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "rope_angle.h | number + 1 | static constexpr int64_t kMostBytes = {128} << 10;": "more tables are kept, with the same results",
         "rope_angle.cpp | comparison | if (tokens {<=} static_cast<int64_t>(tokens_.size())) return tokens_.data();": "the tables of each call are computed again, which is only slower",
         "rope_angle.cpp | number + 1 | const int64_t floats = table_floats(pairs), bytes_of_token = {4} * floats * int64_t{sizeof(float)};": "more memory than the tables need",
+        "rope_angle.cpp | arithmetic | memory_.assign(static_cast<size_t>(tokens * bytes_of_token) {/} sizeof(CacheLine), {});": "more memory than the tables need",
+        "rope_angle.cpp | comparison | if (tokens {>} kMostBytes / bytes_of_token) return nullptr;": "fewer tables are kept, with the same results",
+        "rope_angle.cpp | condition negated | if ({tokens <= static_cast<int64_t>(tokens_.size())}) return tokens_.data();": "no tables are kept, which is only slower",
+        "rope_angle.h | number + 1 | int calls = {0}; // that use them": "no tables are kept, which is only slower",
         "rope_angle.h | name | bool forward = {true};": "it is set when tables are filled, and not read before",
         "rope_angle.cpp | number + 1 | constants->turns_lo.assign(padded, {0.0});": "no rotation reads the entries of the padding",
         "rope_angle.cpp | statement removed | CacheEntry& entry = entries[oldest]; {oldest = (oldest + 1) % kEntries};": "the cache then keeps one entry, and computes the others again, which is only slower",
