@@ -161,7 +161,7 @@ inline Owned empty_of(AtenTensorHandle shaped, AtenTensorHandle typed) {
     check(aoti_torch_get_dtype(typed, &dtype));
     check(aoti_torch_get_device_type(shaped, &device));
     check(aoti_torch_get_device_index(shaped, &index));
-    return Owned(new_tensor(s.ndim, s.size, strides, dtype, device, index));
+    return new_tensor(s.ndim, s.size, strides, dtype, device, index);
 }
 
 // A tensor to rotate, and its output, which is the same tensor in a call in place.

@@ -14,18 +14,6 @@ inline void check(AOTITorchError code) {
     if (code != 0) raise_on(internal_error("torch", "C interface", "succeed", "an error"));
 }
 
-// A new tensor, uninitialized. torch's C interface does not tell why it made none; the usual reason is too little
-// memory.
-inline AtenTensorHandle new_tensor(int64_t ndim, const int64_t* size, const int64_t* stride, int32_t dtype,
-                                   int32_t device, int32_t index) {
-    AtenTensorHandle tensor;
-    if (aoti_torch_empty_strided(ndim, size, stride, dtype, device, index, &tensor) != 0)
-        raise_on(internal_error("torch", "memory",
-                                "be enough for a result of shape " + shape_text(size, static_cast<int>(ndim)),
-                                "an error of torch's allocator"));
-    return tensor;
-}
-
 // A tensor that the call owns: an argument or a new tensor. The destructor deletes its handle.
 class Owned {
 public:
@@ -46,6 +34,18 @@ public:
 private:
     AtenTensorHandle handle_;
 };
+
+// A new tensor, uninitialized. torch's C interface does not tell why it made none; the usual reason is too little
+// memory.
+inline Owned new_tensor(int64_t ndim, const int64_t* size, const int64_t* stride, int32_t dtype, int32_t device,
+                        int32_t index) {
+    AtenTensorHandle tensor;
+    if (aoti_torch_empty_strided(ndim, size, stride, dtype, device, index, &tensor) != 0)
+        raise_on(internal_error("torch", "memory",
+                                "be enough for a result of shape " + shape_text(size, static_cast<int>(ndim)),
+                                "an error of torch's allocator"));
+    return Owned(tensor);
+}
 
 // A second reference to a tensor.
 inline torch::stable::Tensor reference_to(AtenTensorHandle h) {

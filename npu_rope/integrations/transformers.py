@@ -20,7 +20,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -236,7 +236,7 @@ class _Norms:
     def __init__(self, model: torch.nn.Module, report: Report) -> None:
         self.model, self.report = model, report
         self.forms: dict[Any, norm_forms.NormForm | str] = {}
-        self.forwards: dict[tuple[norm_forms.NormForm, Any], Callable[..., Any]] = {}
+        self.replacement = cache(norm_forms.replacement)  # modules of one form and class share it
 
     def form(self, module: torch.nn.Module) -> norm_forms.NormForm | str:
         """Return the module's form, or the reason why it has none."""
@@ -255,10 +255,7 @@ class _Norms:
             form = self.form(module)
             replaced = isinstance(form, norm_forms.NormForm)
             if isinstance(form, norm_forms.NormForm):
-                key = form, forward_of(module)
-                if key not in self.forwards:
-                    self.forwards[key] = norm_forms.replacement(*key)
-                _bind(module, self.forwards[key])
+                _bind(module, self.replacement(form, forward_of(module)))
             self.report.entries.append(
                 Entry(name, type(module).__name__, "", str(form), replaced, is_norm=True)
             )

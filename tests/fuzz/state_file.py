@@ -71,7 +71,7 @@ class StateFile:
         file: TextIO | None = None
         temporary: Path | None = None
         try:
-            # A new file with a name that nobody can have planted as a link.
+            # The name is random, so nobody can have planted a link of this name.
             descriptor, name = tempfile.mkstemp(prefix=f"{self.path.name}.", dir=self.path.parent)
             file, temporary = os.fdopen(descriptor, "w+"), Path(name)
             os.fchmod(descriptor, stat.S_IMODE(self.path.stat().st_mode))
