@@ -178,8 +178,9 @@ def weight_of(module: torch.nn.Module, name: str) -> torch.Tensor:
 
 def replacement(form: NormForm, original: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function for modules of this form, whose class has the original one. Its name is ``forward``:
-    pickle finds methods by name. It does not read ``type(self)``, because torch.compile would compare the
-    classes of all norms in each call of the graph."""
+    pickle finds methods by name. Its parameter has the original's name, for callers that name it. It
+    does not read ``type(self)``, because torch.compile would compare the classes of all norms in each call of
+    the graph."""
     name, epsilon = form.weight, form.epsilon
     operators = {dtype: operator_of(form, dtype) for dtype in (torch.float32, torch.float16, torch.bfloat16)}
 
@@ -198,4 +199,7 @@ def replacement(form: NormForm, original: Callable[..., Any]) -> Callable[..., A
             return original(self, hidden_states)
         return normalized(form, self, hidden_states)
 
+    code = forward.__code__
+    names = tuple(inspect.signature(original).parameters)
+    forward.__code__ = code.replace(co_varnames=(*names, *code.co_varnames[len(names) :]))
     return forward

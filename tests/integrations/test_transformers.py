@@ -843,6 +843,17 @@ def test_norms_whose_weight_has_another_type_keep_their_result_type(kind, weight
     assert (wanted - got).abs().max() <= bound[wanted.dtype] * wanted.abs().max()
 
 
+def test_a_replaced_norm_keeps_the_name_of_its_parameter():
+    model = torch.nn.Sequential(torch.nn.RMSNorm(24, eps=1e-6))
+    x = torch.randn(3, 24, generator=torch.Generator().manual_seed(0))
+    wanted = model[0](x=x)
+    assert apply_npu_rope(model).replaced
+    torch.testing.assert_close(model[0](x=x), wanted)
+    torch.testing.assert_close(torch.compile(model[0], fullgraph=True, backend="eager")(x=x), wanted)
+    with pytest.raises(TypeError, match="'hidden_states'"):
+        model[0](hidden_states=x)
+
+
 def test_an_exception_leaves_the_model_unpatched(monkeypatch):
     model = make("llama")
     monkeypatch.setattr(norm_forms, "classify", lambda module: 1 / 0)
