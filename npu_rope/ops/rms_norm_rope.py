@@ -163,8 +163,8 @@ def _on_own_device(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[An
             if not needs_grad:
                 return _hot_path(tensors, given)
             if type(q_scale) in calls.ORDINARY and type(k_scale) in calls.ORDINARY:
-                _enable_grad(False)
-                try:
+                try:  # a signal's handler may raise after any call
+                    _enable_grad(False)
                     pair = _hot_path(tensors, given)
                 finally:
                     _enable_grad(True)

@@ -183,8 +183,8 @@ def _on_own_device(
         if is_hot and calls.is_plain_cpu_tensor(x):
             if not needs_grad:
                 return _hot_path(x, positions, params, freq_factors, out, forward, angle)
-            _enable_grad(False)
-            try:
+            try:  # a signal's handler may raise after any call
+                _enable_grad(False)
                 y = _hot_path(x, positions, params, freq_factors, None, forward, angle)
             finally:
                 _enable_grad(True)

@@ -206,8 +206,8 @@ def _on_own_device(
         if is_hot and calls.is_plain_cpu_tensor(q) and type(k) in calls.ORDINARY:
             if not needs_grad:
                 return _hot_path(q, k, positions, params, freq_factors, out, forward, angle)
-            _enable_grad(False)
-            try:
+            try:  # a signal's handler may raise after any call
+                _enable_grad(False)
                 pair = _hot_path(q, k, positions, params, freq_factors, None, forward, angle)
             finally:
                 _enable_grad(True)

@@ -193,3 +193,35 @@ for number in range(20):
 print(all(right), all(in_handler), len(in_handler))
 """
     assert run(kind, program) == "True True 20\n"
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["rope", "rope_qk", "rms_norm", "rms_norm_rope", "rotary_mul"])
+def test_an_interrupt_leaves_gradients_enabled(name):
+    """Where a function disabled gradients before the statement that enables them again, 20 of 1,000 interrupts
+    left them disabled."""
+    program = f"""
+from npu_rope import rms_norm_rope, rope_qk, rotary_mul
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+q, w = torch.ones(1, 1, 2, 64, requires_grad=True), torch.ones(64, requires_grad=True)
+one, ones = torch.arange(1), torch.ones(1, 64)
+calls = {{
+    "rope": lambda: rope(q, one, PARAMS),
+    "rope_qk": lambda: rope_qk(q, q, one, PARAMS),
+    "rms_norm": lambda: rms_norm(q, w),
+    "rms_norm_rope": lambda: rms_norm_rope(q, q, w, w, one, PARAMS),
+    "rotary_mul": lambda: rotary_mul(q, ones, ones),
+}}
+call = calls["{name}"]
+call()
+enabled = 0
+for number in range(1000):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.0001 + number % 100 * 2e-6)
+        while True: call()
+    except KeyboardInterrupt:
+        enabled += torch.is_grad_enabled()
+        torch.set_grad_enabled(True)
+print(enabled)
+"""
+    assert run("torch", program) == "1000\n"

@@ -247,12 +247,13 @@ def test_the_simulator_loads_when_there_is_memory_again():
         "from npu_rope import BackendUnavailable, RopeParams, rope\n"
         "x, params = np.ones((1, 2, 1, 8), np.float32), RopeParams(8)\n"
         "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
-        "resource.setrlimit(resource.RLIMIT_AS, (used + (2 << 20), resource.RLIM_INFINITY))\n"
+        "limits = resource.getrlimit(resource.RLIMIT_AS)\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + (2 << 20), limits[1]))\n"
         "try:\n"
         "    rope(x, np.arange(2), params, backend='sim')\n"
         "except BackendUnavailable as error:\n"
         "    print(error)\n"
-        "resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))\n"
+        "resource.setrlimit(resource.RLIMIT_AS, limits)\n"
         "print(rope(x, np.arange(2), params, backend='sim').shape)\n"
     )
     command = (sys.executable, "-c", f"{LINE}\n{program}")
