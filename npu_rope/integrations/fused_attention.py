@@ -21,6 +21,7 @@ from npu_rope.integrations.attention_forms import EMBEDDINGS, FusedForm, Rotatio
 from npu_rope.integrations.function_copies import with_globals
 from npu_rope.integrations.norm_forms import weight_of
 from npu_rope.integrations.rope_forms import OP
+from npu_rope.ops.calls import records_calls
 from npu_rope.ops.qkv_norm_rope_cache import qkv_norm_rope_cache
 
 
@@ -51,7 +52,7 @@ def fused_forward(
         if given:
             named = {**dict(zip(form.parameters, given, strict=False)), **named}
         embeddings, cache = named.get(EMBEDDINGS), named.get(form.cache)
-        if not isinstance(embeddings, (tuple, list)) or len(embeddings) != 2:
+        if not isinstance(embeddings, (tuple, list)) or len(embeddings) != 2 or records_calls():
             return unfused(self, **named)
         stores = cache is not None and not torch.is_grad_enabled() and takes_rows(cache, self)
         step = Step(self, form, embeddings[0], stores, _allocator(cache, self) if stores else None, unwritten)

@@ -1,7 +1,8 @@
 """Decide whether torch.compile keeps the model's own code for a call of a patched model.
 
 The compiler fuses the model's own code with the code around it, and cannot fuse an operator. The functions
-are for calls while :func:`is_compiling`, which callers ask first.
+are for calls while :func:`is_compiling`, which callers ask first. torch.jit.trace always gets the model's own
+code, so that its program has only torch's operators (:func:`npu_rope.ops.calls.records_calls`).
 """
 
 from __future__ import annotations

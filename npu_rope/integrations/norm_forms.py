@@ -12,7 +12,7 @@ import torch
 
 from npu_rope.integrations.left_to_compiler import is_compiling, is_norm_left_to_compiler
 from npu_rope.integrations.rope_forms import NotKnown, or_not_known
-from npu_rope.ops.calls import try_hot_path
+from npu_rope.ops.calls import records_calls, try_hot_path
 from npu_rope.ops.rms_norm import rms_norm, rms_norm_rounded_last
 from npu_rope.rms_norm_calls import FORWARD, ROUNDED_LAST
 
@@ -195,6 +195,8 @@ def replacement(form: NormForm, original: Callable[..., Any]) -> Callable[..., A
                 y = try_hot_path(operator, (hidden_states, weight), (-1, e, last))
                 if y is not NotImplemented:
                     return y
+        if records_calls():
+            return original(self, hidden_states)
         if not form.holds_for_mixed_dtypes and hidden_states.dtype != getattr(self, str(name)).dtype:
             return original(self, hidden_states)
         return normalized(form, self, hidden_states)

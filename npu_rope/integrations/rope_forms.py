@@ -33,7 +33,7 @@ from npu_rope.integrations.rotation_form import (
     tokens_first,
 )
 from npu_rope.integrations.table_origins import Uses
-from npu_rope.ops.calls import try_hot_path
+from npu_rope.ops.calls import records_calls, try_hot_path
 from npu_rope.ops.rope import rope
 from npu_rope.ops.rope_qk import rope_qk
 from npu_rope.ops.rotary import neighbours_to_halves
@@ -407,7 +407,8 @@ def with_parameters(
 ) -> Callable[..., Any]:
     """Return ``rotate(heads, cos, sin, unsqueeze_dim)`` with the parameters of a model's function. If rotate
     returns NotImplemented, the model's function is called; with ``leaves_to_compiler`` also for a call that
-    is left to torch.compile (:mod:`~npu_rope.integrations.left_to_compiler`), which ``uses`` records.
+    is left to torch.compile (:mod:`~npu_rope.integrations.left_to_compiler`), which ``uses`` records, or that
+    torch.jit.trace records.
     ``first`` is tried first, with the heads, cos and sin of a call that has nothing else."""
     parameters = _signature(function).parameters
     names = tuple(parameters)
@@ -438,7 +439,8 @@ def with_parameters(
                 raise bad_type(OP, "a rotation", f"be given {', '.join(names)}", got)
             heads, dim = [values[name] for name in tensors], values.get("unsqueeze_dim")
             cos, sin = values["cos"], values["sin"]
-        results = rotate(heads, cos, sin, dim)
+        is_left = leaves_to_compiler and records_calls()
+        results = NotImplemented if is_left else rotate(heads, cos, sin, dim)
         return function(*given, **named) if results is NotImplemented else results
 
     return with_same_parameters

@@ -18,6 +18,7 @@ from npu_rope.errors import BrokenRule
 from npu_rope.integrations import rope_forms, rotation_form
 from npu_rope.integrations.rope_forms import NotKnown
 from npu_rope.integrations.table_origins import Angles, set_origin
+from npu_rope.ops.calls import records_calls
 from npu_rope.params import RopeParams
 from npu_rope.rope_attributes import RopeMode
 
@@ -160,7 +161,7 @@ def remember_positions(module: torch.nn.Module) -> tuple[Callable[..., Any] | No
 
     def forward(module: Any, *given: Any, **named: Any) -> Any:
         original = forward_of(module)
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or records_calls():
             return original(module, *given, **named)
         with contextlib.ExitStack() as stack:
             if torch.is_inference_mode_enabled():  # tensors of this mode do not record writes

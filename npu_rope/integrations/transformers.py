@@ -157,7 +157,8 @@ def apply_npu_rope(
     calls, and modules whose class is named like a norm, except LayerNorm. They are recognized by the results
     of trial calls, not by their names. The report lists those that are not recognized; they stay. The patched
     model works with generate(), training, gradient checkpointing, torch.compile and deepcopy. Pickling and
-    loading a model removes the patch: apply it again.
+    loading a model removes the patch: apply it again. A shallow copy of a module calls the original's forward
+    with the original's attributes, so make such copies before.
 
     Args:
         model: a transformers model, or any module that contains one.

@@ -35,7 +35,8 @@ ATTRIBUTES = f"{PARAMS}, bool forward=True, int angle=0"
 
 
 def records_calls() -> bool:
-    """Return whether torch.jit.trace records calls. It records a node of autograd's graph as a constant."""
+    """Return whether torch.jit.trace records calls. It would record a node of autograd's graph as a constant,
+    and operators with packed attributes, which have no gradient."""
     return _tracing_state() is not None
 
 
@@ -107,10 +108,15 @@ def keep_packed(params: RopeParams, cache: str, key: tuple[Any, ...], attributes
 
 
 def _as_tensor(attributes: bytes) -> tuple[Any, Any]:
-    """Return packed attributes as a uint8 tensor, and a view of it."""
-    with torch.inference_mode(False):  # in inference mode a view has no reference to its tensor
-        packed = torch.frombuffer(bytearray(attributes), dtype=torch.uint8)
-        return packed, packed.view(-1)
+    """Return packed attributes as a uint8 tensor, and a view of it. A trace has both as constants."""
+    recorder = _tracing_state()
+    torch._C._set_tracing_state(None)
+    try:
+        with torch.inference_mode(False):  # in inference mode a view has no reference to its tensor
+            packed = torch.frombuffer(bytearray(attributes), dtype=torch.uint8)
+            return packed, packed.view(-1)
+    finally:
+        torch._C._set_tracing_state(recorder)
 
 
 def is_plain_cpu_tensor(x: Any) -> bool:
@@ -214,6 +220,9 @@ def check_packed(call: CallTensors[Any], packed: Any) -> None:
     """Check types and devices only. The attributes are the contents of ``packed``, which may be a fake tensor
     without contents."""
     check_devices(call)
+    name, first = call.first
+    if packed.device != first.device:
+        raise bad_value(call.op, "packed", f"be on {name}'s device {first.device}", packed.device)
 
 
 def exception_of_call(error: Exception, check: Callable[[], object]) -> Exception:
@@ -260,11 +269,11 @@ def run_named(backend: str | None, call: CallTensors[Any], attributes: Any, run:
         call, attributes: the call's tensors and attributes.
         run: runs a call on a back end: ``run(backend, call, attributes)``.
     """
-    chosen = backend or backends.default_backend
+    chosen = backends.default_backend if backend is None else backend
     name, x = call.first
     if not is_tensor(x):
         require_tensor_like(call.op, name, x)
-        return run(chosen or "cpu", call, attributes)
+        return run("cpu" if chosen is None else chosen, call, attributes)
     assert chosen is not None  # otherwise the tensors' own device runs the call
     if chosen == "cpu":
         raise bad_value(call.op, name, "be on device cpu for backend cpu", x.device)
@@ -322,6 +331,7 @@ def try_hot_path(
         or _dispatch_modes()
         or _function_transforms() is not None
         or _forward_ad._current_level >= 0
+        or _tracing_state() is not None  # torch.jit.trace records the operator that has a gradient
     ):
         return NotImplemented
     needs_gradient = False
@@ -333,12 +343,11 @@ def try_hot_path(
         if tensor.requires_grad and _is_grad_enabled():
             needs_gradient = True
     first = tensors[0]
-    if first is None or not first.is_cpu or (needs_gradient and (op not in add_node or records_calls())):
+    if first is None or not first.is_cpu or (needs_gradient and op not in add_node):
         return NotImplemented
     try:
         hot = None if needs_gradient or named else without_autograd.get(op)
-        # torch.jit.trace records the operator that has a gradient.
-        if hot is not None and _tracing_state() is None:
+        if hot is not None:
             return hot(*tensors, _packed_attributes(op, attributes)[0]) if attributes else hot(*tensors)
         function = callable_named(op)
         with _below_autograd():

@@ -97,7 +97,7 @@ def rms_norm_rope(
     [[-1.0, -1.0, -1.0, -1.0], [0.301, -1.382, -1.0, -1.0]]
     """
     written = _given_outputs(rows, cache, out)
-    chosen = backend or backends.default_backend
+    chosen = backends.default_backend if backend is None else backend
     if isinstance(q, _Tensor) and (chosen is None or chosen == q.device.type):
         return _on_own_device(
             (q, k, q_scale, k_scale, positions, freq_factors, written, rows),
@@ -155,8 +155,9 @@ def _on_own_device(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[An
     try:
         needs_grad = torch.is_grad_enabled() and _require_grad((q, k, q_scale, k_scale, *(written or ())))
         if (
-            not (needs_grad and (written is not None or calls.records_calls()))
+            not (needs_grad and written is not None)
             and not torch.compiler.is_compiling()
+            and not calls.records_calls()
             and calls.is_plain_cpu_tensor(q)
             and type(k) in calls.ORDINARY
         ):

@@ -115,7 +115,7 @@ def _run_usually(
     """Run any call of rope."""
     if forward is not True and forward is not False:
         forward = flag("rope", "forward", forward)
-    chosen = backend or backends.default_backend
+    chosen = backends.default_backend if backend is None else backend
     if isinstance(x, _Tensor) and (chosen is None or chosen == x.device.type):
         return _on_own_device(x, positions, params, freq_factors, out, forward, angle)
     if chosen is None or chosen == "cpu":
@@ -148,7 +148,7 @@ def _wrote_directly(
     reports."""
     if (
         _is_dynamo_compiling()
-        or (backend or backends.default_backend or "cpu") != "cpu"
+        or (backends.default_backend if backend is None else backend) not in (None, "cpu")
         or (forward is not True and forward is not False)
         or _forward_ad._current_level >= 0
         or type(positions) not in _ORDINARY
@@ -178,8 +178,7 @@ def _on_own_device(
 ) -> Any:
     try:
         needs_grad = (x.requires_grad or (out is not None and out.requires_grad)) and _is_grad_enabled()
-        is_hot = not (needs_grad and (out is not None or calls.records_calls()))
-        is_hot = is_hot and not _is_compiling()
+        is_hot = not (needs_grad and out is not None) and not _is_compiling() and _tracing_state() is None
         if is_hot and calls.is_plain_cpu_tensor(x):
             if not needs_grad:
                 return _hot_path(x, positions, params, freq_factors, out, forward, angle)
@@ -243,7 +242,7 @@ if torch is not None:
     _call_hot = gradients.callable_of(torch.ops.npu_rope.rope_packed.default)
     _rotate_hot = gradients.callable_of(torch.ops.npu_rope.rope_packed_.default)
     _write_hot = gradients.callable_of(torch.ops.npu_rope.rope_packed_out.default)
-    _enable_grad = torch._C._set_grad_enabled
+    _enable_grad, _tracing_state = torch._C._set_grad_enabled, torch._C._get_tracing_state
     _increment_version = torch._C._increment_version
 
 __all__ = ["rope", "rope_"]

@@ -122,7 +122,7 @@ def _run_usually(
         forward = flag("rope_qk", "forward", forward)
     if out is not None:
         calls.require_pair("rope_qk", out)
-    chosen = backend or backends.default_backend
+    chosen = backends.default_backend if backend is None else backend
     if isinstance(q, _Tensor) and (chosen is None or chosen == q.device.type):
         return _on_own_device(q, k, positions, params, freq_factors, out, forward, angle)
     if chosen is None or chosen == "cpu":
@@ -157,7 +157,7 @@ def _wrote_directly(
     """
     if (
         _is_dynamo_compiling()
-        or (backend or backends.default_backend or "cpu") != "cpu"
+        or (backends.default_backend if backend is None else backend) not in (None, "cpu")
         or (forward is not True and forward is not False)
         or _forward_ad._current_level >= 0
         or type(positions) not in _ORDINARY
@@ -201,8 +201,7 @@ def _on_own_device(
             or k.requires_grad
             or (out is not None and (q_out.requires_grad or k_out.requires_grad))
         )
-        is_hot = not (needs_grad and (out is not None or calls.records_calls()))
-        is_hot = is_hot and not _is_compiling()
+        is_hot = not (needs_grad and out is not None) and not _is_compiling() and _tracing_state() is None
         if is_hot and calls.is_plain_cpu_tensor(q) and type(k) in calls.ORDINARY:
             if not needs_grad:
                 return _hot_path(q, k, positions, params, freq_factors, out, forward, angle)
@@ -278,7 +277,7 @@ if torch is not None:
     _call_hot = gradients.callable_of(torch.ops.npu_rope.rope_qk_packed.default)
     _rotate_hot = gradients.callable_of(torch.ops.npu_rope.rope_qk_packed_.default)
     _write_hot = gradients.callable_of(torch.ops.npu_rope.rope_qk_packed_out.default)
-    _enable_grad = torch._C._set_grad_enabled
+    _enable_grad, _tracing_state = torch._C._set_grad_enabled, torch._C._get_tracing_state
     _increment_version = torch._C._increment_version
 
 __all__ = ["rope_qk", "rope_qk_"]

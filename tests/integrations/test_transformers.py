@@ -222,6 +222,32 @@ def test_an_exported_model_has_only_operators_of_torch(level, monkeypatch):
     assert worst(program.module()(x, use_cache=False).logits, before) <= 1e-5
 
 
+class LogitsOf(torch.nn.Module):
+    """torch.jit.trace takes results that are tensors."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return self.model(x, use_cache=False).logits
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore:.torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("fuse", [False, True])
+def test_a_traced_model_has_only_operators_of_torch(fuse, level):
+    model, x = make("qwen3"), tokens()
+    before = logits(model)
+    report = apply_npu_rope(model, fuse=fuse, level=level)
+    traced, saved = torch.jit.trace(LogitsOf(model), (x,)), io.BytesIO()
+    assert "npu_rope" not in str(traced.inlined_graph)
+    torch.jit.save(traced, saved)
+    assert worst(torch.jit.load(io.BytesIO(saved.getvalue()))(x), before) <= 1e-5
+    logits(model)
+    assert "not called" not in str(report)
+
+
 @pytest.mark.parametrize("replaced", ["scripted", "builtin"])
 def test_modules_without_a_python_forward_stay(replaced):
     """Their class has no function whose globals could be replaced."""

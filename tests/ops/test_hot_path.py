@@ -136,18 +136,31 @@ def test_torch_warns_where_a_gradient_flows_through_an_operator_without_an_autog
         torch.ops.npu_rope.rms_norm_packed(x, scale(torch.clone), PACKED_NORM).sum().backward()
 
 
+TRACED = {
+    "rms_norm": lambda x, factor, positions, params: npu_rope.rms_norm(x, factor),
+    "rope": lambda x, factor, positions, params: npu_rope.rope(x, positions, params),
+    "rope_qk": lambda x, factor, positions, params: npu_rope.rope_qk(x, x, positions, params)[1],
+    "rms_norm_rope": lambda x, factor, positions, params: (
+        npu_rope.rms_norm_rope(x, x, factor, factor, positions, params)[0]
+    ),
+    "rotary_mul": lambda x, factor, positions, params: (
+        npu_rope.rotary_mul(x, *(factor.expand(x.shape[1], -1),) * 2)
+    ),
+}
+
+
 @pytest.mark.filterwarnings("ignore:.torch.jit.trace:DeprecationWarning")
-def test_a_trace_records_the_norm_that_has_a_gradient():
+@pytest.mark.parametrize("name", TRACED)
+def test_a_trace_records_the_operator_that_has_a_gradient(name):
+    """The parameters are new, so that the call in the trace is the first one that packs them. torch.jit.trace
+    compares with a second trace."""
     x, factor = heads(torch.clone), scale(torch.clone)
-    traced = torch.jit.trace(lambda x: npu_rope.rms_norm(x, factor), (x,))
-    assert "npu_rope::rms_norm(" in str(traced.graph)
+    function, given = TRACED[name], (factor, torch.arange(x.shape[1]), npu_rope.RopeParams(x.shape[-1]))
+    traced = torch.jit.trace(lambda x: function(x, *given), (x,))
+    assert f"npu_rope::{name}(" in str(traced.graph)
     x.requires_grad_()
-    found, expected = (torch.autograd.grad(f(x).square().sum(), x)[0] for f in (traced, NORM))
-    assert torch.equal(found, expected)
-
-
-def NORM(x):
-    return npu_rope.rms_norm(x, scale(torch.clone))
+    found = torch.autograd.grad(traced(x).square().sum(), x)[0]
+    assert torch.equal(found, torch.autograd.grad(function(x, *given).square().sum(), x)[0])
 
 
 def test_factors_have_no_gradient():
