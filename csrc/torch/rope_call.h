@@ -105,9 +105,12 @@ inline void* data_of(AtenTensorHandle h) {
 // Reads a struct of attributes from a uint8 tensor.
 template <typename Packed>
 Packed unpack_as(const char* op, AtenTensorHandle packed) {
+    static const int32_t uint8 = aoti_torch_dtype_uint8();
     Packed p;
+    int32_t dtype;
+    check(aoti_torch_get_dtype(packed, &dtype));
     const Dims s = dims_of(packed);
-    if (s.ndim != 1 || s.size[0] != int64_t{sizeof p} || s.stride[0] != 1)
+    if (dtype != uint8 || s.ndim != 1 || s.size[0] != int64_t{sizeof p} || s.stride[0] != 1)
         raise_on(bad_value(op, "packed", formatted("be the %zu contiguous bytes of packed_call", sizeof p),
                            "another tensor"));
     std::memcpy(&p, data_of(packed), sizeof p);

@@ -29,6 +29,7 @@ from npu_rope.errors import BackendUnavailable
 from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlUnavailable, find_library_dir
 
 MOST_PANELS = 100  # of a plot: a shape with a thread count has one
+MOST_THREADS = 1024  # of a call; torch crashes with some larger numbers
 WAITING = "waiting for other programs to use less of the processor"
 
 
@@ -57,7 +58,8 @@ def bench(
         str | None, typer.Option(help="Only peers whose name matches, e.g. 'ggml|onnx'; none: no peers.")
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option(min=0.0, help="Measuring time per row, default 1; --quick: 0.1.")
+        float | None,
+        typer.Option(min=0.0, max=3600.0, help="Measuring time per row, default 1; --quick: 0.1."),
     ] = None,
     format_: Annotated[BenchFormat, typer.Option("--format", help="Output format.")] = BenchFormat.CONSOLE,
     output: Annotated[
@@ -230,8 +232,8 @@ def _pattern(name: str, text: str | None) -> str | None:
 
 def _threads(text: str) -> tuple[int, ...]:
     counts = numbers(text)
-    if not counts or min(counts) < 1:
-        raise usage_error(f"[bench] threads must be numbers >= 1 like 1,2 but got {text}.")
+    if not counts or min(counts) < 1 or max(counts) > MOST_THREADS:
+        raise usage_error(f"[bench] threads must be numbers of 1 to {MOST_THREADS} like 1,2 but got {text}.")
     return counts
 
 

@@ -96,6 +96,9 @@ def next_step(findings: list[Finding]) -> str:
     if not library.present:
         text = "This machine computes only the float64 reference, because npu_rope's C library is absent"
         return f"{text}. Next: {library.remedy}"
+    default = by_piece["back ends", "default"]
+    if default.present is False:
+        return f"Calls without backend= fail: {default.detail}. Next: {default.remedy}"
     if "npu" in can_run and (soc := backends.simulated_soc()):
         return f"This process runs npu_rope on a simulated {soc}. Next: {command} validate --backend npu"
     if "npu" in can_run:
@@ -167,9 +170,20 @@ def _backends(npu: list[Finding]) -> list[Finding]:
         else:
             remedy = "see NPU below" if backend.name == "npu" else missing.remedy
             findings.append(Finding("back ends", backend.name, False, missing.what, remedy))
-    chosen = backends.default_backend
-    detail = f"{backends.ENVIRONMENT_VARIABLE}={chosen}" if chosen else "by the tensor's device (NumPy: cpu)"
-    return [*findings, Finding("back ends", "default", None, detail)]
+    return [*findings, _default()]
+
+
+def _default() -> Finding:
+    """Return the finding about the back end of calls without ``backend=``."""
+    group, piece, chosen = "back ends", "default", backends.default_backend
+    if chosen is None:
+        return Finding(group, piece, None, "by the tensor's device (NumPy: cpu)")
+    detail = f"{backends.ENVIRONMENT_VARIABLE}={chosen}"
+    if chosen in backends.BACKENDS and backends.BACKENDS[chosen].missing() is None:
+        return Finding(group, piece, None, detail)
+    names = [name for name, backend in backends.BACKENDS.items() if backend.missing() is None]
+    remedy = f"unset {backends.ENVIRONMENT_VARIABLE}, or set it to one of {', '.join(names)}"
+    return Finding(group, piece, False, f"{detail} is absent here", remedy)
 
 
 def _simulator() -> list[Finding]:

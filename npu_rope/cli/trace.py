@@ -24,7 +24,7 @@ from rich.markup import escape
 from npu_rope import simulated_package
 from npu_rope.cli.usage import numbers, require_writable, usage_error
 from npu_rope.dtypes import bfloat16_bits
-from npu_rope.errors import BackendUnavailable, bad_value
+from npu_rope.errors import BackendUnavailable, InternalError, bad_value
 from npu_rope.executors import rotations
 from npu_rope.params import RopeParams
 from npu_rope.rope_calls import RopeCallAttributes, rope_tensors
@@ -163,6 +163,8 @@ def run_command(
     except (ValueError, TypeError, BackendUnavailable) as error:
         raise usage_error(str(error)) from None
     except RuntimeError as error:
+        if isinstance(error, InternalError) and error.argument == "call":  # the kernel did not run
+            raise usage_error(str(error)) from None
         print(error, file=sys.stderr)
         raise typer.Exit(EXIT_RULE_BROKEN) from None
     if json_:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from ascend_sim import KernelBroken, Options
-from ascend_sim.package import Refused, Tensor
+from ascend_sim.package import Tensor
 
 from npu_rope import backends, simulated_package
 from npu_rope.call_tensors import CallTensors, TensorSpec
@@ -138,7 +138,8 @@ def launch(
         attributes: by the definition's names, without ``strides``.
 
     Raises:
-        InternalError: the operator refused the call, or the kernel broke a rule of the simulator.
+        InternalError: the operator refused the call, the kernel broke a rule of the simulator, or the machine
+            has too little memory.
     """
     package = simulated_package.load()
     if torch is not None and torch.are_deterministic_algorithms_enabled():
@@ -150,7 +151,7 @@ def launch(
     except KernelBroken as error:
         violations = str(error).removesuffix(".")
         raise broken(InternalError, op, "kernel", "keep the simulator's rules", violations) from error
-    except Refused as error:
+    except ValueError as error:  # it refuses the call, or has too little memory
         raise broken(InternalError, op, "call", "succeed", str(error).removesuffix(".")) from error
 
 

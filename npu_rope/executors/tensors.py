@@ -77,7 +77,7 @@ def unpacked(call: Call, packed: Any) -> Any:
     """Return the attributes in a tensor, made by :func:`npu_rope.native.packed`, as a struct."""
     attribute_bytes, struct = packed.numpy().tobytes(), native.packed_type(call.entry)
     size = C.sizeof(struct)
-    if packed.dim() != 1 or len(attribute_bytes) != size:
+    if packed.dim() != 1 or packed.dtype != torch.uint8 or len(attribute_bytes) != size:
         raise bad_value(call.op, "packed", f"be the {size} contiguous bytes of packed_call", "another tensor")
     return struct.from_buffer_copy(attribute_bytes)
 
@@ -97,6 +97,9 @@ def as_arrays(call: Call) -> Call:
             if not isinstance(array, np.ndarray):
                 like = "" if name == call.first[0] else f" like {call.first[0]}"
                 raise bad_type(call.op, name, f"be a NumPy array{like}", type(array).__name__)
+    for name, value in {**call.xs, **call.other_inputs, **call.outs}.items():
+        if isinstance(value, np.ma.MaskedArray):  # the result would have no mask
+            raise bad_type(call.op, name, "be an array without a mask", "a masked array")
     for name, out in call.outs.items():
         if not out.flags.writeable:
             raise bad_value(call.op, name, "be writeable", "a read-only array")

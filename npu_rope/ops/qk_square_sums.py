@@ -43,7 +43,7 @@ def qk_square_sums(q: Any, k: Any, *, backend: str | None = None) -> Any:
     [[48.0, 4.0], [48.0, 4.0]]
     """
     require_tensor_like(OP, "q", q)
-    call, chosen = _tensors(q, k), backend or backends.default_backend
+    call, chosen = _tensors(q, k), backends.default_backend if backend is None else backend
     if is_tensor(q) and chosen in (None, q.device.type):
         try:
             return torch.ops.npu_rope.qk_square_sums.default(q, k)

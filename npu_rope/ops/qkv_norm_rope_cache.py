@@ -151,7 +151,7 @@ def qkv_norm_rope_cache(
     attributes = attributes_of(params, epsilon, scale_offset, ranks, angle)
     if not (outs or _keeps_rule(v, q)):
         _check_returned(qkv_tensors({**call.xs, "v": v}, others, {}), attributes)
-    chosen = backend or backends.default_backend
+    chosen = backends.default_backend if backend is None else backend
     if is_tensor(q) and chosen in (None, q.device.type):
         results = _on_own_device(call, attributes)
     else:
@@ -168,7 +168,7 @@ def _keeps_rule(v: Any, q: Any) -> bool:
         return True
     if not (is_tensor(v) and is_tensor(q)) or (v.dtype, v.device, v.layout) != (q.dtype, q.device, q.layout):
         return False
-    return bool(v.ndim == 3 and v.shape[0] == q.shape[0] and not v.is_nested)
+    return bool(v.ndim == 3 and v.shape[:1] == q.shape[:1] and not v.is_nested)
 
 
 def _check_returned(call: Tensors, attributes: QkvAttributes) -> None:
@@ -231,7 +231,7 @@ def _on_hot_path(
     if named is None:
         return NotImplemented
     if read[_SLOTS] is None:
-        if caches != (None, None):
+        if any(cache is not None for cache in caches):
             return NotImplemented
         if out is None:
             if any(tensor is not None for tensor in read[_SLOTS + 1 :]) or not _keeps_rule(v, q):

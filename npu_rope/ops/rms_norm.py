@@ -157,7 +157,7 @@ def rms_norm_backward(
 
 def run(backend: str | None, call: Tensors, attributes: RmsNormAttributes) -> tuple[Any, ...]:
     """Run a call on the back end of that name, by default on the device of its tensors."""
-    chosen = backend or backends.default_backend
+    chosen = backends.default_backend if backend is None else backend
     if is_tensor(call.x):
         if call.op != BACKWARD:
             gradients.refuse_tangents(call.op, {**call.xs, "scale": call.scale})

@@ -72,7 +72,7 @@ def rope_set_rows(
     """
     if forward is not True and forward is not False:
         forward = flag("rope_set_rows", "forward", forward)
-    chosen = backend or backends.default_backend
+    chosen = backends.default_backend if backend is None else backend
     if isinstance(x, _Tensor) and (chosen is None or chosen == x.device.type):
         return _on_own_device(x, positions, rows, cache, params, freq_factors, forward, angle)
     attributes = calls.attributes_of("rope_set_rows", params, forward, angle)

@@ -37,7 +37,7 @@ Tensors = CallTensors[Any]
 
 def run(backend: str | None, call: Tensors, attributes: RotaryAttributes) -> tuple[Any, ...]:
     """Run a call on the back end of that name, by default on its tensors' device. Return the results."""
-    chosen, x = backend or backends.default_backend, call.first[1]
+    chosen, x = backends.default_backend if backend is None else backend, call.first[1]
     if is_tensor(x) and (chosen is None or chosen == x.device.type):
         return _on_own_device(call, attributes)
     return calls.run_named(chosen, call, attributes, executors.run)

@@ -129,7 +129,7 @@ def _rotate(
     query: Any, key: Any, positions: Any, params: RopeParams, bypass_key: bool, backend: str | None
 ) -> tuple[Any, Any]:
     is_int8 = spec_of(query).dtype == "int8"
-    chosen = backend or backends.default_backend
+    chosen = backends.default_backend if backend is None else backend
     q, k = (plan.widened(tensor, chosen) if is_int8 else tensor for tensor in (query, key))
     if bypass_key:
         rotated_q = rope(q, positions, params, backend=backend)

@@ -25,12 +25,16 @@ def main(program: str, run: Callable[[], None]) -> None:
     """Run a program's commands.
 
     After an interrupt or a closed pipe, exit with the status that a shell reports. A full disk and too little
-    memory are errors.
+    memory are errors. So is a closed standard output: Python has no stream for it, and the first file that is
+    opened would get its number.
 
     Args:
         program: its name, for messages.
         run: imports the commands and runs them. They need typer and rich.
     """
+    if sys.stdout is None:
+        print(f"[{program}] standard output must be open but got none: use >/dev/null.", file=sys.stderr)
+        raise SystemExit(USAGE_ERROR)
     _escape_unencodable_characters()
     try:
         try:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from npu_rope import native
+from npu_rope import backends, native
 from npu_rope.cli import doctor
 
 
@@ -129,6 +129,17 @@ def changed(findings, **present):
         doctor.Finding(**f | ({"present": present[f["piece"]]} if f["piece"] in present else {}))
         for f in findings
     ]
+
+
+@pytest.mark.parametrize("chosen", ["gpu", "npu"])
+def test_a_default_that_is_absent_is_named(chosen, monkeypatch):
+    monkeypatch.setattr(backends, "default_backend", chosen)
+    found = {finding.piece: finding for finding in doctor.find_all() if finding.group == "back ends"}
+    assert found["default"].present is False
+    assert found["default"].detail == f"NPU_ROPE_BACKEND={chosen} is absent here"
+    assert "unset NPU_ROPE_BACKEND, or set it to one of reference, cpu" in found["default"].remedy
+    expected = f"Calls without backend= fail: NPU_ROPE_BACKEND={chosen} is absent here. Next: unset "
+    assert doctor.next_step(doctor.find_all()).startswith(expected)
 
 
 @pytest.mark.parametrize(

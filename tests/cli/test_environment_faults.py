@@ -102,7 +102,8 @@ def test_a_launch_without_a_thread_gives_a_sentence_and_the_next_one_runs() -> N
     status, output = output_of(THREADS, NPU_ROPE_BACKEND="sim")
     assert status == 0, output
     rule = "[sim] launch must be possible but got too little memory or too few threads: "
-    assert output == f"{rule}{os.strerror(errno.EAGAIN)}.\nTrue\nTrue\n"
+    text = f"[rms_norm] call must succeed but got {rule}{os.strerror(errno.EAGAIN)}."
+    assert output == f"{text}\nTrue\nTrue\n"
 
 
 NONSENSE_OF_THE_RUNTIME = {

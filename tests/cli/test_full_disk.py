@@ -126,9 +126,11 @@ def test_a_timeline_that_fits_only_the_temporary_folder_leaves_no_page(limited, 
     done = limited(bytes_of_timeline, *shape, "--format", "html")
     assert (done.returncode, done.stderr) == (2, FULL)
     # A full temporary folder is named.
-    done = limited(100, *shape)
+    done = limited(300, *shape)  # the message fits
     assert done.returncode == 2
-    assert done.stderr.startswith("[sim] launch must be possible but got cannot write /")
+    assert done.stderr.startswith(
+        "[rope] call must succeed but got [sim] launch must be possible but got cannot write /"
+    )
     assert done.stderr.endswith("/trace.json: File too large.\n")
     assert [path.name for path in tmp_path.iterdir()] == ["timeline"]
     assert (tmp_path / "timeline").read_text() == "earlier"

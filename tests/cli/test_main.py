@@ -81,6 +81,16 @@ def test_a_full_disk_is_reported_in_one_line(npu_rope_command, arguments, output
     assert done.returncode == 2
 
 
+def test_a_closed_standard_output_is_refused(capsys, monkeypatch):
+    """A file that is opened next would get its number, and a program that is started would write into it."""
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(SystemExit) as caught:
+        command_line.main("npu-rope", lambda: pytest.fail("the command runs"))
+    assert caught.value.code == 2
+    expected = "[npu-rope] standard output must be open but got none: use >/dev/null.\n"
+    assert capsys.readouterr().err == expected
+
+
 def test_too_little_memory_is_reported_in_one_line(capsys):
     def run():
         try:

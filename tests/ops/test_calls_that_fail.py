@@ -1,11 +1,16 @@
 """Errors of calls through torch that no rule of an operator covers."""
 
 import re
+import subprocess
+import sys
 
+import numpy as np
 import pytest
+import without_torch
 
 import npu_rope
 from npu_rope import RopeParams
+from npu_rope.ops import calls
 from npu_rope.optional_torch import torch
 
 if torch is None:
@@ -60,3 +65,117 @@ def test_none_instead_of_the_first_tensor_is_refused(op, name, others):
     rule = rf"^\[{op}\] {name} must be a torch tensor or a NumPy array but got NoneType\.$"
     with pytest.raises(TypeError, match=rule):
         getattr(npu_rope, op)(None, *(torch.ones(1, 1, 1, 4) for _ in range(others)))
+
+
+def run_with_little_memory(program):
+    """Run a program that may have 4 GiB of addresses, and return what it prints."""
+    beginning = (
+        "import numpy as np, resource\n"
+        "from npu_rope import RopeParams, rope\n"
+        "from npu_rope.errors import InternalError\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (4 << 30, resource.getrlimit(resource.RLIMIT_AS)[1]))\n"
+    )
+    command = [sys.executable, "-c", f"{without_torch.LINE}\n{beginning}{program}"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="RLIMIT_AS limits memory on Linux only")
+def test_a_simulated_call_without_memory_is_an_internal_error():
+    printed = run_with_little_memory(
+        "x = np.zeros((1, 100000, 32, 128), np.float32)\n"
+        "try:\n"
+        "    rope(x, np.arange(100000), RopeParams(128), backend='sim')\n"
+        "except InternalError as error:\n"
+        "    print(error.op, error)\n"
+    )
+    text = (
+        "[rope] call must succeed but got [sim] launch must be possible but got too little memory or too few"
+    )
+    assert printed.startswith(f"rope {text}")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="RLIMIT_AS limits memory on Linux only")
+def test_an_array_without_memory_is_numpys_error():
+    printed = run_with_little_memory(
+        "x, positions = np.broadcast_to(np.float32(1), (1, 2**26, 1, 64)), np.zeros(2**26, np.int32)\n"
+        "try:\n"
+        "    rope(x, positions, RopeParams(64))\n"
+        "except MemoryError as error:\n"
+        "    print(error)\n"
+    )
+    assert printed.startswith("Unable to allocate 16.0 GiB for an array with shape (1, 67108864, 1, 64)")
+
+
+@pytest.mark.parametrize("op", ["rope", "rms_norm", "qk_square_sums", "rotary_mul"])
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+@pytest.mark.parametrize("backend", [0, False, "", {}, [1, 2]], ids=repr)
+def test_a_back_end_is_a_name(op, framework, backend):
+    x, w, table = torch.ones(1, 1, 1, 4), torch.ones(4), torch.ones(1, 2)
+    given = {
+        "rope": (x, torch.zeros(1, dtype=torch.int32), RopeParams(4)),
+        "rms_norm": (x, w),
+        "qk_square_sums": (x[0], x[0]),
+        "rotary_mul": (x, table, table),
+    }[op]
+    if framework == "numpy":
+        given = tuple(g.numpy() if isinstance(g, torch.Tensor) else g for g in given)
+    text = rf"^\[{op}\] backend must be one of reference, cpu, .* but got {re.escape(repr(backend))}\.$"
+    with pytest.raises(ValueError, match=text):
+        getattr(npu_rope, op)(*given, backend=backend)
+
+
+@pytest.mark.parametrize(
+    ("op", "name"), [("rope", "x"), ("rope", "positions"), ("rms_norm", "scale"), ("rope_", "x")]
+)
+def test_masked_arrays_are_refused(op, name):
+    given = {
+        "x": np.ones((1, 2, 1, 4), np.float32),
+        **({"scale": np.ones(4, np.float32)} if op == "rms_norm" else {"positions": np.arange(2)}),
+    }
+    given[name] = np.ma.masked_array(given[name], mask=True)
+    others = () if op == "rms_norm" else (RopeParams(4),)
+    text = rf"^\[{op}\] {name} must be an array without a mask but got a masked array\.$"
+    with pytest.raises(TypeError, match=text):
+        getattr(npu_rope, op)(*given.values(), *others)
+
+
+@pytest.mark.parametrize(
+    ("op", "given", "text"),
+    [
+        ("rope_packed", lambda packed: packed.to("meta"), "be on x's device cpu but got meta"),
+        ("rope_packed", lambda packed: packed.view(torch.int8), "be the 88 contiguous bytes"),
+        ("rope_packed", lambda packed: packed.float(), "be the 88 contiguous bytes"),
+        ("rope_packed_", lambda packed: packed.to("meta"), "be on x's device cpu but got meta"),
+        ("rope_packed_", lambda packed: packed.float(), "be the 88 contiguous bytes"),
+    ],
+)
+def test_packed_attributes_are_bytes_beside_the_tensors(op, given, text):
+    x, positions, params = torch.ones(1, 2, 1, 4), torch.arange(2), RopeParams(4)
+    packed = calls.packed_of("rope", params, True, "exact")
+    getattr(torch.ops.npu_rope, op)(x.clone(), positions, packed)
+    with pytest.raises((ValueError, RuntimeError), match=rf"\[rope\] packed must {text}"):
+        getattr(torch.ops.npu_rope, op)(x, positions, given(packed))
+    assert (x == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("q", "named", "text"),
+    [
+        (
+            torch.ones(4, 2, 8),
+            {"k_cache": np.zeros((8, 2, 8))},
+            "slots must be given where k_cache is but got None",
+        ),
+        (
+            torch.ones(4, 2, 8),
+            {"v_cache": np.zeros((8, 2, 8))},
+            "slots must be given where v_cache is but got None",
+        ),
+        (torch.tensor(1.0), {}, "q must have shape [S,N,D] but got []"),
+    ],
+)
+def test_odd_arguments_of_the_fused_operator_are_named(q, named, text):
+    x = torch.ones(4, 2, 8)
+    with pytest.raises(ValueError, match=rf"^\[qkv_norm_rope_cache\] {re.escape(text)}\.$"):
+        npu_rope.qkv_norm_rope_cache(q, x, x, torch.arange(4), RopeParams(8), **named)

@@ -198,8 +198,8 @@ print(all(right), all(in_handler), len(in_handler))
 @pytest.mark.torch
 @pytest.mark.parametrize("name", ["rope", "rope_qk", "rms_norm", "rms_norm_rope", "rotary_mul"])
 def test_an_interrupt_leaves_gradients_enabled(name):
-    """Where a function disabled gradients before the statement that enables them again, 20 of 1,000 interrupts
-    left them disabled."""
+    """If a function disables gradients before the statement that enables them again, 20 of 1,000 interrupts
+    leave them disabled."""
     program = f"""
 from npu_rope import rms_norm_rope, rope_qk, rotary_mul
 signal.signal(signal.SIGALRM, signal.default_int_handler)
