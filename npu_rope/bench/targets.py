@@ -338,8 +338,8 @@ def _share_verdict(figures: Figures) -> TargetVerdict:
         if row[0]["group"] != family_rows.GROUP or ours is None or ceiling is None:
             continue
         gain, largest_gain = 1 - ours["ratio"], 1 - ceiling["ratio"]
-        share = f"{gain / largest_gain:.0%}" if largest_gain > 0 else "nothing to save"
-        detail = f"{ours['mode']} {_family_label(ours)} {share}"
+        # Not the share: of a small gain it is far from all others, and means nothing.
+        detail = f"{ours['mode']} {_family_label(ours)} {100 * gain:.1f} of {100 * largest_gain:.1f} %"
         target.add(gain >= LEAST_SHARE * largest_gain, detail, ours, ceiling)
     return target.verdict()
 

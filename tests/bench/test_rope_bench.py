@@ -320,6 +320,9 @@ def test_the_share_verdict_compares_with_the_ceiling():
     assert outcome(1.0, 1.0) == "PASS"
     assert outcome(1.01, 1.0) == "MISS"
     assert outcome_of("every family: ", *family_row(family_rows.NORM, "llama", 0.5)) == "NOT MEASURED"
+    figures = family_row(family_rows.DECODE, "llama", 1.01, 0.995)
+    (verdict,) = (v for v in verdicts(figures) if v.target.startswith("every family: "))
+    assert verdict.detail == "decode step llama f32 1T -1.0 of 0.5 %"
 
 
 def family_row(mode, family, ratio, ceiling=None):
