@@ -215,6 +215,8 @@ def validate(
     if not (all_ or suite or filter_ or op):
         cases = without_most_long_cases(cases)
     if list_:
+        if format_ is not ReportFormat.CONSOLE or output is not None:
+            raise usage_error("[validate] list must come without --format and --output but got one of them.")
         for case in cases:
             print(case.name)
         return

@@ -354,6 +354,16 @@ def test_list_prints_names_only(validate):
     assert done.stdout.splitlines() == names
 
 
+@pytest.mark.parametrize("option", ["format", "output"])
+def test_a_list_has_no_format_and_no_file(option, tmp_path):
+    outcome = invoke("--list", f"--{option}", {"format": "json", "output": tmp_path / "list"}[option])
+    assert outcome.exit_code == 2
+    assert outcome.stderr == (
+        "[validate] list must come without --format and --output but got one of them.\n"
+    )
+    assert not any(tmp_path.iterdir())
+
+
 @pytest.mark.long
 def test_most_long_cases_run_only_with_all(validate):
     every, default = (validate("--list", *more).stdout.splitlines() for more in (["--all"], []))
