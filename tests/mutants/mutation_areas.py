@@ -749,6 +749,7 @@ ROTATION_TESTS = (
         ),
         *("tests/rope/test_rope_arguments.py", "tests/rope/test_rope_set_rows_torch.py"),
         *("tests/rotary/test_rotary_mul.py", "tests/rotary/test_rotary_position_embedding.py"),
+        "tests/integrations/test_onnx_backend.py",
         **LIBRARY,
     ),
 )

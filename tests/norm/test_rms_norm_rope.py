@@ -274,6 +274,20 @@ def test_heads_whose_squares_exceed_float32_are_normalized(dtype, rounding, back
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
+def test_the_largest_number_of_a_long_head_is_in_any_block(rounding):
+    """A power of two, from the largest number, scales a bfloat16 head whose squares exceed float32."""
+    for block in range(3):
+        q = np.full((1, 1, 3 * 512), 2.0**-100, NUMPY_DTYPES["bfloat16"])
+        q[..., 512 * block : 512 * (block + 1)] = 2.0**70
+        scale, options = np.ones(q.shape[-1], q.dtype), {"epsilon": 0, "intermediate_rounding": rounding}
+        y, _ = rms_norm_rope(
+            q, q, scale, scale, np.zeros(1, np.int64), RopeParams(64), backend="cpu", **options
+        )
+        expected = np.where(q > 1, 3**0.5, 0)
+        assert np.abs(y.astype(np.float64) - expected).max() <= 2.0**-8 * 3**0.5
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_infinities_and_nans_stay_in_their_heads(dtype, rounding, backend, guarded):
     """A head with a NaN is all NaN; an infinity makes its pair NaN, and the rest 0."""
