@@ -1225,6 +1225,11 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "callbacks.cpp | number + 1 | constexpr std::chrono::seconds kMaxWait({20}); // time in which the subscribed thread must call the callback": "a longer limit of time",
     },
     "cpu": {
+        "rms_norm_backward_kernels.cpp | comparison | for (int k = 0; k < kDoublesPerVector && first + k {<} rows; ++k)": "factors of a row that the block does not have",
+        "qkv_norm_rope_cache.cpp | assignment | for (const Side<Real>& side : call->side) elements {+=} side.shape.N * side.shape.D;": "another number of threads, and another way to store",
+        "rms_norm_rope.cpp | number + 1 | const double power = peak > 0 && std::isfinite(peak) ? std::ldexp(1.0, kPeakExponent - std::ilogb(peak)) : {1};": "x is 0, infinite or NaN, and so is its double",
+        "isa.cpp | number + 1 | return has_avx512bf16() && __get_cpuid_count(7, {0}, &a, &b, &c, &d) && (d & kFp16Bit);": "this processor has no AVX512-FP16, and the bit is 0 there too",
+        "rms_norm_kernels.cpp | name | if (kStream) put<{true}>(streamed + i, v);": "another way to store the same result",
         "rms_norm.cpp | number + 1 | constexpr int64_t kMaxEarlyRowBytes = int64_t{{8}} << 10;": "the mean square of a row is computed earlier or later",
         "rms_norm.cpp | comparison | const bool computes_next_early = row_bytes {<=} kMaxEarlyRowBytes;": "the mean square of a row is computed earlier or later",
         "rms_norm.cpp | condition negated | if ({has_next}) x_ahead = residual_ahead = job.x + next_offsets.x * job.format.x_bytes + distance;": "another address of a prefetch",

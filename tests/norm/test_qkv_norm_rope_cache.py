@@ -58,6 +58,16 @@ def test_numbers_at_the_ends_of_the_range_meet_the_bound(dtype, exponent, backen
         judge(case, backend)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_numbers_whose_inverse_root_exceeds_float32_meet_the_bound(dtype):
+    for seed in range(10):
+        case = case_of(2000 + seed, dtype=dtype, norm="head" if seed % 2 else "all", writes="new")
+        for name, x in case.xs.items():
+            case.xs[name] = np.ldexp(x.astype(np.float64), -132).astype(x.dtype)
+        case.named |= {"epsilon": 0.0, "scale_offset": 0.0}
+        judge(case, "cpu")
+
+
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 def test_a_kernel_skips_a_slot_outside_the_caches(backend, dtype, monkeypatch):
     """As on an NPU, where the host cannot read the slots."""

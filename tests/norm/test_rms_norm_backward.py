@@ -164,6 +164,10 @@ def test_a_scale_shared_by_many_rows_meets_the_bound(scale, backend, guarded):
     judge_gradients(NormSetup(shape=shape, scale=scale), backend, guarded)
 
 
+def test_a_scale_shared_inside_rows_of_four_dimensions_meets_the_bound(backend, guarded):
+    judge_gradients(NormSetup(shape=(3, 2, 4, 17), axis=0, scale="inner-one"), backend, guarded)
+
+
 @pytest.mark.parametrize("peak", [1e30, 1e-30, 2.0**-149])
 def test_rows_of_very_large_and_small_numbers_meet_the_bound(peak, backend, guarded):
     x = np.random.default_rng(0).uniform(0.5, 1, (3, 40)) * peak

@@ -379,6 +379,18 @@ def test_a_full_table_with_equal_halves_gives_the_result_of_a_half_table():
 
 
 @pytest.mark.parametrize("interleaved", [False, True])
+def test_lanes_that_differ_by_one_bit_are_unequal(interleaved):
+    """0.25 and 1 differ by one bit of their highest byte, so memcmp may return 1 or -1."""
+    x = np.random.default_rng(0).random((1, 2, 3, 64), np.float32)
+    for first, second in ((1.0, 0.25), (0.25, 1.0)):
+        halves = np.full((2, 32), first, np.float32), np.full((2, 32), second, np.float32)
+        table = np.stack(halves, -1).reshape(2, 64) if interleaved else np.concatenate(halves, -1)
+        value, magnitude = rotary_spec.rotary_mul(x, table, table, interleaved=interleaved)
+        y = rotary_mul(x, table, table, interleaved=interleaved, backend="cpu")
+        assert worst_ratio(values_of(y), value, table_bound(magnitude, value, "float32"))[0] <= 1
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
 def test_one_table_may_have_equal_lanes_and_the_other_not(interleaved, backend):
     """Only if both tables have equal lanes may a kernel read half of them."""
     rng = np.random.default_rng(0)
