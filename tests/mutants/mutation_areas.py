@@ -1225,6 +1225,12 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "callbacks.cpp | number + 1 | constexpr std::chrono::seconds kMaxWait({20}); // time in which the subscribed thread must call the callback": "a longer limit of time",
     },
     "cpu": {
+        "rms_norm_backward_kernels.cpp | arithmetic | for (int k = 0; k < kDoublesPerVector && first {+} k < rows; ++k)": "factors of rows that the block does not have",
+        "qkv_norm_rope_cache.cpp | number + 1 | if (fits_floats(mean)) return {{{1}, 1 / std::sqrt(mean)}, true};": "nothing reads the power of such factors",
+        "qkv_norm_rope_cache.cpp | number + 1 | const int threads = threads_for(S * (q->shape[{1}] + k->shape[1]) * q->shape[2]);": "another number of threads",
+        "parallel.cpp | number + 1 | if (threads <= {1}) return body(0, n, PartMemory(Parts(bytes).address()), job);": "the work of two threads is done by one, which is only slower",
+        "parallel.h | number + 1 | size_t used_ = {0};": "memory that is not aligned, which the sanitized C tests detect",
+        "rotation.h | arithmetic | return address_bits {%} kStreamAlignBytes == 0;": "another way to store the same result",
         "rms_norm_backward_kernels.cpp | comparison | for (int k = 0; k < kDoublesPerVector && first + k {<} rows; ++k)": "factors of a row that the block does not have",
         "qkv_norm_rope_cache.cpp | assignment | for (const Side<Real>& side : call->side) elements {+=} side.shape.N * side.shape.D;": "another number of threads, and another way to store",
         "rms_norm_rope.cpp | number + 1 | const double power = peak > 0 && std::isfinite(peak) ? std::ldexp(1.0, kPeakExponent - std::ilogb(peak)) : {1};": "x is 0, infinite or NaN, and so is its double",

@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import platform
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,6 +36,26 @@ def threads():
 
 
 # ---- instruction sets ---------------------------------------------------------------------------
+
+CPUINFO = Path("/proc/cpuinfo")
+# Flags of /proc/cpuinfo that an instruction set needs, the widest first.
+FLAGS = {
+    "avx512_fp16": {"avx512_fp16", "avx512_bf16", "avx512f", "avx512bw", "avx512vl", "avx512dq"},
+    "avx512_bf16": {"avx512_bf16", "avx512f", "avx512bw", "avx512vl", "avx512dq"},
+    "avx512": {"avx512f", "avx512bw", "avx512vl", "avx512dq"},
+    "avx2": {"avx2", "fma", "f16c"},
+    "baseline": set(),
+}
+
+
+@pytest.mark.native
+@pytest.mark.skipif(platform.machine() != "x86_64" or not CPUINFO.is_file(), reason="Linux on x86-64 only")
+def test_the_widest_instruction_set_of_the_processor_is_used():
+    flags = set(re.search(r"^flags\s*:(.*)$", CPUINFO.read_text(), re.MULTILINE)[1].split())
+    possible = [name for name, needed in FLAGS.items() if needed <= flags]
+    chosen = native.load().isa()
+    # A compiler that does not know AVX512-FP16 leaves it out.
+    assert possible.index(chosen) <= (possible[0] == "avx512_fp16"), (chosen, possible)
 
 
 @pytest.mark.parametrize("isa", SUPPORTED)
