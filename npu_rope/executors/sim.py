@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from ascend_sim import KernelBroken, Options
-from ascend_sim.package import Tensor
+from ascend_sim.package import Refused, Tensor
 
 from npu_rope import backends, simulated_package
 from npu_rope.call_tensors import CallTensors, TensorSpec
@@ -151,7 +151,7 @@ def launch(
     except KernelBroken as error:
         violations = str(error).removesuffix(".")
         raise broken(InternalError, op, "kernel", "keep the simulator's rules", violations) from error
-    except ValueError as error:  # it refuses the call, or has too little memory
+    except Refused as error:
         raise broken(InternalError, op, "call", "succeed", str(error).removesuffix(".")) from error
 
 

@@ -54,7 +54,7 @@ _LISTS: dict[str, tuple[str, Any]] = {
 
 
 class Refused(ValueError):
-    """A phase of aclnn failed. The text is aclGetRecentErrMsg's message.
+    """A phase of aclnn failed. The text is aclGetRecentErrMsg's message, or why a launch was not possible.
 
     Attributes:
         status: aclnn's status, such as 561002 if the operator's tiling refuses the call.
@@ -312,7 +312,8 @@ class Package:
             options: chip, lenient rules, trace, number of cores.
 
         Raises:
-            Refused: aclnn or the operator's tiling refuses the call; nothing was written.
+            Refused: aclnn or the operator's tiling refuses the call, or the kernel cannot be launched; nothing
+                was written.
             KernelBroken: the kernel broke a rule of the simulator; its outputs were not written.
             ValueError, TypeError: an argument is missing or unknown, or has a type that CANN lacks.
         """
@@ -335,7 +336,10 @@ class Package:
         with calls:
             status = self._run_phases(op, operator, {**given, **tensors}, calls)
         has_launched = self.simulator.launches() != launches_before
-        report = Report.of(self.simulator.report()) if has_launched else Report()
+        try:
+            report = Report.of(self.simulator.report()) if has_launched else Report()
+        except ValueError as error:
+            raise Refused(status, str(error)) from None
         if report.errors:
             raise KernelBroken(report)
         if status != _SUCCESS:

@@ -1227,7 +1227,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
     "cpu": {
         "normalized_heads.h | statement removed | if (call.dtype != NPU_ROPE_BFLOAT16) return scale; {kernels.widen[NPU_ROPE_FLOAT32](scale.data(), scale.data(), static_cast<int64_t>(scale.size()))};": "a product with a NaN is a NaN of bfloat16 too",
         "qkv_norm_rope_cache.cpp | number + 1 | int64_t item_bytes = 0, ranks = {1};": "set for each call",
-        "isa.cpp | logic | bool has_avx512bf16() { return has_avx512() {&&} __builtin_cpu_supports(\"avx512bf16\"); }": "this processor has both; on one that has not, the test of the widest set detects it",
+        'isa.cpp | logic | bool has_avx512bf16() { return has_avx512() {&&} __builtin_cpu_supports("avx512bf16"); }': "this processor has both; on one that has not, the test of the widest set detects it",
         "rms_norm_kernels.cpp | comparison | for (; i + W {<=} count; i += W) normalize_vector(i);": "the last vector is normalized with the rest, with the same bits",
         "rms_norm_backward_kernels.cpp | arithmetic | for (int k = 0; k < kDoublesPerVector && first {+} k < rows; ++k)": "factors of rows that the block does not have",
         "qkv_norm_rope_cache.cpp | number + 1 | if (fits_floats(mean)) return {{{1}, 1 / std::sqrt(mean)}, true};": "nothing reads the power of such factors",
