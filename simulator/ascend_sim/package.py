@@ -312,8 +312,8 @@ class Package:
             options: chip, lenient rules, trace, number of cores.
 
         Raises:
-            Refused: aclnn or the operator's tiling refuses the call, or the kernel cannot be launched; nothing
-                was written.
+            Refused: aclnn or the operator's tiling refuses the call, or the kernel cannot be launched.
+                Nothing was written.
             KernelBroken: the kernel broke a rule of the simulator; its outputs were not written.
             ValueError, TypeError: an argument is missing or unknown, or has a type that CANN lacks.
         """
