@@ -1225,6 +1225,8 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "callbacks.cpp | number + 1 | constexpr std::chrono::seconds kMaxWait({20}); // time in which the subscribed thread must call the callback": "a longer limit of time",
     },
     "cpu": {
+        "qkv_norm_rope_cache.cpp | number + 1 | rotation::rotate_heads(call.rope, call.rotation, kRealType<Real>, table, {bytes, bytes, 1, {0}, 0},": "one head needs no stride",
+        "rms_norm_rope.cpp | comparison | for (int64_t first = 0; first {<} heads.count; first += kHeadsPerBlock) {": "a block without heads computes nothing",
         "normalized_heads.h | statement removed | if (call.dtype != NPU_ROPE_BFLOAT16) return scale; {kernels.widen[NPU_ROPE_FLOAT32](scale.data(), scale.data(), static_cast<int64_t>(scale.size()))};": "a product with a NaN is a NaN of bfloat16 too",
         "qkv_norm_rope_cache.cpp | number + 1 | int64_t item_bytes = 0, ranks = {1};": "set for each call",
         'isa.cpp | logic | bool has_avx512bf16() { return has_avx512() {&&} __builtin_cpu_supports("avx512bf16"); }': "this processor has both; on one that has not, the test of the widest set detects it",

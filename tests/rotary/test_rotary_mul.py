@@ -378,6 +378,22 @@ def test_a_full_table_with_equal_halves_gives_the_result_of_a_half_table():
         )
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_position_ids_of_any_strides_select_the_same_rows(dtype):
+    rng = np.random.default_rng(0)
+    x, tables = rng.random((2, 3, 4, 8), np.float32), rng.random((2, 9, 4), np.float32)
+    ids = np.array([[3, 1, 7, 2]] * 2, dtype)
+    expected = rotary_embedding(x, *tables, ids, backend="cpu")
+    apart = np.full((4, 2, 3), 8, dtype)
+    apart[:, :, 1] = ids.T
+    for view in (
+        apart[:, :, 1].T,
+        np.broadcast_to(ids[:1], ids.shape),
+        np.ascontiguousarray(ids[:, ::-1])[:, ::-1],
+    ):
+        assert np.array_equal(rotary_embedding(x, *tables, view, backend="cpu"), expected)
+
+
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_lanes_that_differ_by_one_bit_are_unequal(interleaved):
     """0.25 and 1 differ by one bit of their highest byte, so memcmp may return 1 or -1."""
