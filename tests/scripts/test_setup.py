@@ -118,20 +118,22 @@ def test_an_old_python_is_skipped(bare_path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "variable", "python_versions"),
+    ("file", "variable", "wheels"),
     [
         ("simulator/scripts/torch_npu.txt", "torch_npu==$TORCH_NPU_VERSION", 10),
+        ("docker/torch_npu-2.12.0.txt", "torch_npu==2.12.0", 8),
+        ("docker/torch_npu-2.10.0.txt", "torch_npu==2.10.0", 8),
         ("scripts/pywhispercpp.txt", "$GGML_PIP", 5),
         ("scripts/atheris.txt", "$ATHERIS", 3),
     ],
 )
 def test_a_pinned_package_has_the_version_of_the_scripts_and_a_hash_of_each_wheel(
-    file: str, variable: str, python_versions: int
+    file: str, variable: str, wheels: int
 ) -> None:
     requirement, *hashes = (ROOT / file).read_text().partition("\n")[2].split("\\\n")
     (atheris,) = re.findall(r"^ATHERIS=(\S+)", (ROOT / "scripts/fuzz.sh").read_text(), re.M)
     assert requirement.strip() == bash(f'echo "{variable}"', ATHERIS=atheris).stdout.strip()
-    assert len(set(hashes)) == python_versions
+    assert len(set(hashes)) == wheels
     assert all(re.fullmatch(r" {4}--hash=sha256:[0-9a-f]{64} ?\n?", text) for text in hashes)
 
 
@@ -141,6 +143,22 @@ def test_scripts_install_no_exact_version_without_its_hash() -> None:
         for line in re.findall(r"^.*pip(?:_install| install) .*$", path.read_text(), re.M):
             if not line.strip().startswith(("#", "echo", '"Install', "remedy=")):
                 assert re.search(r"==|\$GGML_PIP|\$ATHERIS", line) is None or "torch==$TORCH" in line, path
+
+
+def test_the_container_has_hashes_of_the_versions_of_torch_npu_that_it_names() -> None:
+    text = (ROOT / "docker/Dockerfile.npu").read_text()
+    versions = re.findall(r"TORCH_NPU_VERSION=(\S+)", text)
+    assert len(versions) == 2
+    assert all((ROOT / f"docker/torch_npu-{version}.txt").is_file() for version in versions)
+    assert "--no-deps --only-binary :all: -r /tmp/torch_npu.txt" in text
+    assert "torch_npu==" not in text
+
+
+def test_the_actions_of_the_workflow_are_pinned_by_commit() -> None:
+    (workflow,) = ROOT.glob(".github/workflows/*")
+    actions = re.findall(r"^ +- uses: (.*)$", workflow.read_text(), re.M)
+    assert len(actions) > 5
+    assert [action for action in actions if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", action)] == []
 
 
 CPU_INDEX = "--extra-index-url https://download.pytorch.org/whl/cpu"
