@@ -109,8 +109,8 @@ def test_an_array_without_memory_is_numpys_error():
 
 @pytest.mark.parametrize("op", ["rope", "rms_norm", "qk_square_sums", "rotary_mul"])
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
-@pytest.mark.parametrize("backend", [0, False, "", {}, [1, 2]], ids=repr)
-def test_a_back_end_is_a_name(op, framework, backend):
+@pytest.mark.parametrize("other", [0, False, "", {}, [1, 2]], ids=repr)
+def test_a_back_end_is_a_name(op, framework, other):
     x, w, table = torch.ones(1, 1, 1, 4), torch.ones(4), torch.ones(1, 2)
     given = {
         "rope": (x, torch.zeros(1, dtype=torch.int32), RopeParams(4)),
@@ -120,9 +120,9 @@ def test_a_back_end_is_a_name(op, framework, backend):
     }[op]
     if framework == "numpy":
         given = tuple(g.numpy() if isinstance(g, torch.Tensor) else g for g in given)
-    text = rf"^\[{op}\] backend must be one of reference, cpu, .* but got {re.escape(repr(backend))}\.$"
+    text = rf"^\[{op}\] backend must be one of reference, cpu, .* but got {re.escape(repr(other))}\.$"
     with pytest.raises(ValueError, match=text):
-        getattr(npu_rope, op)(*given, backend=backend)
+        getattr(npu_rope, op)(*given, backend=other)
 
 
 @pytest.mark.parametrize(
