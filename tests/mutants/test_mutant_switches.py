@@ -10,7 +10,7 @@ import pytest
 from mutant_switches import VARIABLE
 from source_mutants import changed, mutants_of
 
-# Every form of a region, some inside others. Every loop ends with any of its mutants.
+# Every form of a region, some inside others. Every loop ends soon with any of its mutants.
 PROGRAM = """\
 #include <algorithm>
 #include <cstdio>
@@ -48,8 +48,8 @@ int run(std::vector<int> v, int limit) {  // { a + b; }
                                   limit != 4))
             add(v[i % 3] * 2);
     for (int x : std::vector<int>(3, limit + 1)) total += x;
-    for (int i = 8; i > 0 && i < 20; i = i - 2) total += i;
-    int step = 3;
+    for (int i = 8; i > 0 && i < 20 && total > -500; i = i - 2) total += i;
+    int step = 3, rounds = 0;
     while (--step > 0) count += step;
     switch (limit - 1) {
         case 3: total += 10; break;
@@ -65,7 +65,7 @@ int run(std::vector<int> v, int limit) {  // { a + b; }
     const bool is_small = limit < 3;
     do {
         limit = limit - 1;
-    } while (limit > 3);
+    } while (limit > 3 && ++rounds < 9);
     if (is_small) throw limit - 1;
     static_assert(constant(2) == 3, "a constant expression");
     return times<3>(TWICE(limit)) + constant(total);
