@@ -32,6 +32,27 @@ READS_ROTARY_DIM = ("codegen", "gptj", "minimax_m2")
 # A model with one of these keys has rope.
 ROPE_KEYS = ("rope_theta", "global_rope_theta", "rotary_emb_base", "rotary_pct", "rotary_dim")
 ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional")
+# The entries of a rope that are numbers or texts. A dict in their place is no type of layer.
+ROPE_ENTRIES = frozenset(
+    [
+        "alpha",
+        "attention_factor",
+        "beta_fast",
+        "beta_slow",
+        "factor",
+        "high_freq_factor",
+        "long_factor",
+        "low_freq_factor",
+        "mscale",
+        "mscale_all_dim",
+        "original_max_position_embeddings",
+        "partial_rotary_factor",
+        "rope_theta",
+        "rope_type",
+        "short_factor",
+        "type",
+    ]
+)
 OLD_ROPE_TYPES = {"su": "longrope", "mrope": "default", "ntk": "dynamic"}  # names in older files
 # The keys of the language model's part in a configuration that has several parts.
 TEXT_CONFIG_KEYS = ("text_config", "thinker_config", "llm_config", "language_config", "decoder")
@@ -83,6 +104,9 @@ def as_transformers(config: Any) -> Any:
     if config["model_type"] not in CONFIG_MAPPING:
         return config
     check_counts(config)
+    scaling = text_config(config).get("rope_scaling")
+    if not (scaling is None or isinstance(scaling, Mapping)):  # transformers takes 0 and [] for no scaling
+        raise bad_type(OP, "rope_scaling", "be a dict", type(scaling).__name__)
     try:
         return CONFIG_MAPPING[config["model_type"]].from_dict(copy.deepcopy(dict(config)))
     except Exception as error:
@@ -213,6 +237,9 @@ class Config:
 
     def _nested(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the entries by type of layer; empty if all layers have the same entries."""
+        for name, value in given.items():
+            if name in ROPE_ENTRIES and isinstance(value, Mapping):
+                raise bad_type(OP, name, "not be a dict", "one")
         labels = self.get("_rope_type_labels") or self.get("layer_types") or ()
         by_layer_type = {
             name: value

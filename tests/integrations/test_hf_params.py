@@ -8,6 +8,7 @@ import json
 import math
 import os
 import random
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -356,6 +357,25 @@ def test_a_bad_configuration_is_refused_with_the_reason(message):
     with pytest.raises((ValueError, TypeError)) as caught:
         RopeParams.from_hf({"head_dim": 64, "rope_theta": 1e4, **BAD[message]})
     assert str(caught.value).startswith(f"[rope] {message}")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"rope_theta": {"full_attention": 5e5}}, "rope_theta must not be a dict but got one."),
+        ({"rope_theta": {}}, "rope_theta must not be a dict but got one."),
+        ({"partial_rotary_factor": {"a": 0.5}}, "partial_rotary_factor must not be a dict but got one."),
+        ({"rope_parameters": {"factor": {}}}, "factor must not be a dict but got one."),
+        ({"rope_scaling": 0}, "rope_scaling must be a dict but got int."),
+        ({"rope_scaling": []}, "rope_scaling must be a dict but got list."),
+        ({"text_config": {"model_type": "llama", "rope_scaling": ""}}, "rope_scaling must be a dict but got"),
+    ],
+    ids=str,
+)
+def test_an_entry_of_another_kind_in_a_model_of_transformers_is_not_replaced_by_a_default(values, message):
+    config = {"model_type": "llama", "head_dim": 64, "hidden_size": 128, "num_attention_heads": 2, **values}
+    with pytest.raises(TypeError, match=rf"^\[rope\] {re.escape(message)}"):
+        RopeParams.from_hf(config)
 
 
 def test_an_error_of_transformers_is_quoted_on_one_line():
