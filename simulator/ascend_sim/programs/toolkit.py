@@ -108,18 +108,35 @@ def simulated() -> set[str]:
 def make(folder: Path) -> None:
     """Write the toolkit to ``folder``, which must not exist or must be an earlier toolkit.
 
+    If it cannot be written, a new folder is as it was before.
+
     Raises:
         ValueError: the folder holds other files, or it cannot be written.
         Unavailable: the library or the headers are not installed.
     """
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / MARK).is_file():
+    is_earlier, is_absent = (folder / MARK).is_file(), not folder.exists()
+    if folder.is_dir() and any(folder.iterdir()) and not is_earlier:
         raise bad_value(f"folder must be new, empty or an earlier toolkit but got {folder.resolve()}.")
     try:
         _write(folder)
-    except OSError as error:
+    except BaseException as error:
+        if not is_earlier and folder.is_dir():
+            _empty(folder)
+            if is_absent:
+                folder.rmdir()
+        if not isinstance(error, OSError):
+            raise
         raise bad_value(
             f"folder must be one that can be written but got {folder}: {cause_of(error)}."
         ) from None
+
+
+def _empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def _write(folder: Path) -> None:

@@ -6,11 +6,13 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from ascend_sim.cli.app import app
 from ascend_sim.programs import toolkit
+from full_disk import run_with_pages
 from typer.testing import CliRunner
 
 C99 = ("cc", "-std=c99", "-Wall", "-Werror")
@@ -74,6 +76,19 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
     refused = ascend_sim("toolkit", tmp_path / "file" / "cann")
     assert refused.exit_code == 2
     assert "[sim] folder must be one that can be written but got " in refused.stderr
+
+
+@pytest.mark.parametrize("pages", [0, 1, 20])
+@pytest.mark.parametrize("folder", ["cann", "."])
+def test_a_toolkit_without_room_on_the_disk_is_removed(tmp_path, folder, pages):
+    command = [sys.executable, "-m", "ascend_sim.cli", "toolkit", folder]
+    if folder == ".":  # an empty folder, which stays; in the other folder is the file that fills the disk
+        command = ["sh", "-c", 'mkdir empty && cd empty && exec "$@"', "sh", *command]
+        pages += 1  # the folder itself
+    done = run_with_pages(tmp_path, pages, command)
+    assert (done.returncode, done.stdout, list(done.files)) == (2, "", ["empty"] if folder == "." else [])
+    assert "[sim] folder must be one that can be written but got " in done.stderr
+    assert "No space left on device" in done.stderr
 
 
 def test_the_signatures_are_those_of_the_definitions():
