@@ -105,7 +105,7 @@ _NO_DIMS = (0,) * MAX_NDIM
 def library_folders() -> Iterator[Path]:
     """Yield the folders of the built libraries: ``NPU_ROPE_LIB_DIR`` alone, else those of the package."""
     if forced := os.environ.get("NPU_ROPE_LIB_DIR"):
-        yield Path(forced)
+        yield Path(forced).absolute()
         return
     import npu_rope
 

@@ -34,8 +34,10 @@ def check_whole(library: Path) -> None:
     The loader maps a truncated library, and a read of its missing part ends the process by SIGBUS.
 
     Raises:
-        OSError: the file is truncated or cannot be read.
+        OSError: the file is truncated, cannot be read, or is a pipe or a device.
     """
+    if library.exists() and not library.is_file():
+        raise OSError(f"{library} is no regular file")
     with library.open("rb") as stream:
         header = stream.read(64)
         if len(header) < 64 or header[:5] != MAGIC + b"\x02":

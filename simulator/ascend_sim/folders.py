@@ -38,7 +38,7 @@ def include() -> Path:
 def library_folders() -> Iterator[Path]:
     """The folders of libraries: ``ASCEND_SIM_LIB_DIR`` alone, else those of the installation."""
     if forced := os.environ.get("ASCEND_SIM_LIB_DIR"):
-        yield Path(forced)
+        yield Path(forced).absolute()
         return
     yield from (folder / "lib" for folder in dict.fromkeys((_PACKAGE, *_installed())))
 

@@ -152,7 +152,7 @@ def load_state(file: StateFile, settings: dict[str, Any]) -> State:
         totals = {op: Totals(**values) for op, values in content["operators"].items()}
         broken = [op for op, of_op in totals.items() if op not in OPERATORS or not of_op.is_valid()]
     except (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError) as error:
-        text = f"--state must be a file of an earlier run but got {file.path} ({error!r})"
+        text = f"--state must be a file of an earlier run but got {file.path} ({type(error).__name__}: {error})"
         raise BadUsage(text) from None
     if found["version"] == VERSION and broken:
         text = f"the totals of {broken[0]} in {file.path} differ"
@@ -392,6 +392,8 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     options = parse(parser, given, smallest_count=0)
     if options.jobs < 1:
         parser.error(f"--jobs must be at least 1 but got {options.jobs}")
+    if options.minutes is not None and not options.minutes >= 0:  # nor nan
+        parser.error(f"--minutes must be at least 0 but got {options.minutes:g}")
     if options.only is not None and (options.state is not None or len(options.op or ()) != 1):
         parser.error("--only must come with one --op and without --state")
     if options.choices is not None and options.only is None:

@@ -481,7 +481,8 @@ def load_state(file: StateFile, seed: int) -> Saved:
                 for name, of_area in content["areas"].items()
             }
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise BadUsage(f"--state must be a file of an earlier run but got {file.path} ({error!r})") from None
+        text = f"{type(error).__name__}: {error}"
+        raise BadUsage(f"--state must be a file of an earlier run but got {file.path} ({text})") from None
     name, value = ("version", VERSION) if found["version"] != VERSION else ("seed", seed)
     raise BadUsage(f"--state must be a file of a run with {name} {value} but {file.path} has {found[name]}")
 
@@ -710,6 +711,8 @@ def arguments_of(given: Sequence[str] | None, names: Sequence[str]) -> argparse.
     for name in ("count", "jobs"):
         if getattr(options, name) is not None and getattr(options, name) < 1:
             parser.error(f"--{name} must be at least 1 but got {getattr(options, name)}")
+    if not options.minutes >= 0:  # nor nan
+        parser.error(f"--minutes must be at least 0 but got {options.minutes:g}")
     try:
         re.compile(options.only)
     except re.error as error:
