@@ -263,3 +263,21 @@ def test_whole_libraries_are_whole_and_a_cut_is_found_anywhere(tmp_path: Path) -
         (tmp_path / "cut.so").write_bytes(data[:size])
         with pytest.raises(OSError, match=f"cut.so is truncated: it has {size} of at least "):
             elf.check_whole(tmp_path / "cut.so")
+
+
+def test_a_pipe_in_the_place_of_a_library_is_not_opened(tmp_path: Path) -> None:
+    """An open of it would wait for a writer."""
+    os.mkfifo(tmp_path / "pipe.so")
+    with pytest.raises(OSError, match=r"pipe\.so is no regular file$"):
+        elf.check_whole(tmp_path / "pipe.so")
+
+
+@pytest.mark.parametrize(
+    ("variable", "backend"), [("NPU_ROPE_LIB_DIR", "cpu"), ("ASCEND_SIM_LIB_DIR", "sim")]
+)
+def test_a_relative_folder_of_libraries_is_named_with_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, backend: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, output = output_of(CALL, **{variable: ".", "NPU_ROPE_BACKEND": backend})
+    assert f"was not found in {tmp_path}." in output

@@ -177,6 +177,14 @@ def test_with_no_time_the_outcomes_of_a_state_are_counted_and_nothing_is_judged(
     assert " min left]" not in again
 
 
+@pytest.mark.parametrize("minutes", ["nan", "-1"])
+def test_minutes_that_are_no_time_are_refused(capsys, minutes):
+    with pytest.raises(SystemExit) as ended:
+        mutate_kernels.main(["--minutes", minutes])
+    assert ended.value.code == 2
+    assert f"--minutes must be at least 0 but got {minutes}" in capsys.readouterr().err
+
+
 def test_the_documentation_counts_the_outcomes_that_are_kept():
     """The rows of the samples whose outcomes are in tests/mutants/outcomes."""
     rows = {
