@@ -224,8 +224,11 @@ void rotate_fixed(const HeadsJob& job) {
     auto* y = static_cast<T*>(job.y);
     const OutsideWindow outside(job, T{});
     const int64_t heads = job.heads, x_stride = job.x_stride, y_stride = job.y_stride;
+    const int64_t prefetch_distance = job.prefetch_distance;
     constexpr int pairs = kRotators * Rotator::kPairs + (kExtraVector ? W : 0);
     for (int64_t h = 0; h < heads; ++h, x += x_stride, y += y_stride) {
+        if (prefetch_distance)
+            prefetch_bytes(reinterpret_cast<const char*>(x) + prefetch_distance, 2 * pairs * int64_t{sizeof(T)});
         outside.template copy_before<kStream>(x, y);
 #pragma GCC unroll 16
         for (int k = 0; k < kRotators; ++k) rotators[k].template run<kStream>(x, y, k * Rotator::kPairs, pairs);

@@ -38,6 +38,7 @@ struct HeadsJob {
     int64_t bytes_before, bytes_after;
     const void* cos_table;
     const void* sin_table;
+    int64_t prefetch_distance;  // in bytes, from a head to the head that is prefetched with it; 0: none is
     // Store past the caches. Then y, y_stride in bytes and the size of `pairs` elements are multiples of
     // kStreamAlignBytes (streaming.h). The caller orders these stores before another thread reads them.
     bool stream;

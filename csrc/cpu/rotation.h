@@ -53,7 +53,8 @@ struct Job {
     const RotationCall& call;
     const RopeKernels& kernels;
     int64_t item_bytes, out_bytes;
-    bool stream[2];  // of each side: store past the caches
+    bool stream[2];   // of each side: store past the caches
+    bool prefetches;  // heads ahead of the one that is rotated
 };
 
 // Whether all heads and windows of an output are aligned for stores past the caches. strides: in elements.
@@ -79,11 +80,23 @@ inline bool should_stream(const RotationCall& call, int threads, int side, int64
            is_aligned(call, call.out[side], shape.side[side].out_stride);
 }
 
+// Whether to prefetch heads. The halves of a head are two sequences of addresses, which the processor does not always
+// prefetch in time. Measured with 32 MiB of float32 in mode neox, one thread of an AMD EPYC of family 26: 1.15 ms
+// instead of 1.5, in place 1.0 instead of 1.2 to 1.3. In mode normal, a call in place takes 6 to 8 % less. In 16 bits
+// nothing changes.
+constexpr int64_t kPrefetchedHeads = 8;
+inline bool should_prefetch(const RotationCall& call, int threads) {
+    const RopeShape& shape = call.shape;
+    const int64_t bytes = shape.B * shape.S * shape.heads() * shape.D * dtype_bytes(call.dtype);
+    return call.dtype == NPU_ROPE_FLOAT32 && exceeds_caches(threads, 2 * bytes);
+}
+
 // Some heads of one token. Strides are in elements.
 struct Heads {
     const char* x;
     char* y;
     int64_t count, x_stride, y_stride;
+    int64_t prefetch_distance = 0;  // HeadsJob's
 };
 
 // Rotates heads of a type by a token's tables.
@@ -97,6 +110,7 @@ void rotate_heads(const RopeKernels& kernels, const RotationCall& call, int32_t 
     heads_job.x_stride = heads.x_stride;
     heads_job.y_stride = heads.y_stride;
     heads_job.heads = heads.count;
+    heads_job.prefetch_distance = heads.prefetch_distance;
     heads_job.pairs = static_cast<int>(call.pairs);
     heads_job.bytes_before = in_place ? 0 : offset;
     heads_job.bytes_after = in_place ? 0 : (call.shape.D - 2 * call.pairs) * item_bytes - offset;
@@ -192,6 +206,7 @@ private:
         heads.count = rope_side.N;
         heads.x_stride = rope_side.x_stride[2];
         heads.y_stride = rope_side.out_stride[2];
+        if (job_.prefetches) heads.prefetch_distance = kPrefetchedHeads * heads.x_stride * job_.item_bytes;
         if (call.out_is_cache(side)) return scatter_heads(side, heads, token.row);
         heads.y += (token.b * rope_side.out_stride[0] + token.s * rope_side.out_stride[1]) * job_.out_bytes;
         rotate(side, heads, rope_side.in_place, job_.stream[side]);
@@ -243,7 +258,8 @@ void rotate_all(const TableSource& source, const RotationCall& call, const RopeK
         kernels,
         item_bytes,
         dtype_bytes(call.out_dtype),
-        {should_stream(call, threads, 0, item_bytes), shape.sides == 2 && should_stream(call, threads, 1, item_bytes)}};
+        {should_stream(call, threads, 0, item_bytes), shape.sides == 2 && should_stream(call, threads, 1, item_bytes)},
+        should_prefetch(call, threads)};
     run_parts<typename Part<TableSource>::Memory, run_part<Part<TableSource>, Job<TableSource>>>(
         shape.B * units_of(shape.S), threads, job);
 }
