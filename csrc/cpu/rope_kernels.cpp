@@ -250,6 +250,9 @@ void rotate_any(const HeadsJob& job) {
     auto* y = static_cast<T*>(job.y);
     const OutsideWindow outside(job, T{});
     for (int64_t h = 0; h < job.heads; ++h, x += job.x_stride, y += job.y_stride) {
+        if (job.prefetch_distance)
+            prefetch_bytes(reinterpret_cast<const char*>(x) + job.prefetch_distance,
+                           2 * job.pairs * int64_t{sizeof(T)});
         outside.template copy_before<kStream>(x, y);
         for (int i = 0; i < whole_pairs; i += Rotator::kPairs) {
             Rotator rotator;
