@@ -94,9 +94,9 @@ def test_a_library_for_another_machine_is_named_as_such(tmp_path):
 
 def test_the_name_of_a_folder_does_not_control_the_terminal():
     command = [sys.executable, "-m", "npu_rope.cli", "doctor"]
-    environment = {**os.environ, "NPU_ROPE_LIB_DIR": "red\x1b[31m\nyes  C library"}
+    environment = {**os.environ, "NPU_ROPE_LIB_DIR": "/red\x1b[31m\nyes  C library"}
     output = subprocess.run(command, env=environment, capture_output=True, check=True, text=True).stdout
-    assert "was not found in red\\x1b[31m\\nyes  C library" in output
+    assert "was not found in /red\\x1b[31m\\nyes  C library" in output
     assert "\x1b[31m" not in output
 
 
