@@ -152,8 +152,7 @@ def load_state(file: StateFile, settings: dict[str, Any]) -> State:
         totals = {op: Totals(**values) for op, values in content["operators"].items()}
         broken = [op for op, of_op in totals.items() if op not in OPERATORS or not of_op.is_valid()]
     except (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError) as error:
-        cause = f"{type(error).__name__}: {error}"
-        raise BadUsage(f"--state must be a file of an earlier run but got {file.path} ({cause})") from None
+        raise file.unreadable(error) from None
     if found["version"] == VERSION and broken:
         text = f"the totals of {broken[0]} in {file.path} differ"
         raise BadUsage(f"--state must be a file of an earlier run but {text}")

@@ -64,6 +64,11 @@ class StateFile:
         """Return the content that an earlier run saved, or an empty text."""
         return "" if self._file is None or self._is_new else self._file.read()
 
+    def unreadable(self, error: Exception) -> BadUsage:
+        """Return the error for content that no earlier run has saved, with the error that reading it raised."""
+        cause = f"{type(error).__name__}: {error}"
+        return BadUsage(f"--state must be a file of an earlier run but got {self.path} ({cause})")
+
     def save(self, text: str) -> None:
         """Replace the file: after an interruption it holds the old or the new content."""
         if self.path is None:

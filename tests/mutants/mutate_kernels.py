@@ -481,8 +481,7 @@ def load_state(file: StateFile, seed: int) -> Saved:
                 for name, of_area in content["areas"].items()
             }
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        text = f"{type(error).__name__}: {error}"
-        raise BadUsage(f"--state must be a file of an earlier run but got {file.path} ({text})") from None
+        raise file.unreadable(error) from None
     name, value = ("version", VERSION) if found["version"] != VERSION else ("seed", seed)
     raise BadUsage(f"--state must be a file of a run with {name} {value} but {file.path} has {found[name]}")
 
