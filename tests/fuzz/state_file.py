@@ -65,7 +65,7 @@ class StateFile:
         return "" if self._file is None or self._is_new else self._file.read()
 
     def unreadable(self, error: Exception) -> BadUsage:
-        """Return the error for content that no earlier run has saved, with the error that reading it raised."""
+        """Return the error for a file that no earlier run saved; ``error`` is what its reader raised."""
         cause = f"{type(error).__name__}: {error}"
         return BadUsage(f"--state must be a file of an earlier run but got {self.path} ({cause})")
 
