@@ -59,6 +59,12 @@ inline bool any_nan_or_without(FloatVec v, uint32_t mask) {
 #endif
 }
 
+// Whether all elements are finite.
+inline bool all_finite(FloatVec v) {
+    constexpr uint32_t kExponent = 0x7f800000;
+    return !any_nan_or_without(as_float(~as_bits(v) & kExponent), kExponent);
+}
+
 // Converts W elements of a type to two vectors of doubles, and back.
 template <typename Element>
 struct AsDoubles {
@@ -129,6 +135,22 @@ inline double sum_vectors(DoubleVec (&sums)[kVectors]) {
 
 // Floats that are added at a time, on every instruction set: one vector of AVX-512, or kParts narrower ones.
 constexpr int kLanes = 16, kParts = kLanes / W;
+
+// Adds the sums of groups in double. Four float32 accumulators of kLanes floats add the squares or products of a group,
+// and float32 additions join them.
+struct GroupSums {
+    DoubleVec sums[2 * kParts] = {};
+    double total() { return sum_vectors(sums); }
+    // Adds a group's floats from lane part * W on.
+    void add(int part, FloatVec group) {
+        DoubleVec low, high;
+        split(group, &low, &high);
+        sums[2 * part] += low, sums[2 * part + 1] += high;
+    }
+    void add(int part, const FloatVec (&accumulators)[4]) {
+        add(part, (accumulators[0] + accumulators[1]) + (accumulators[2] + accumulators[3]));
+    }
+};
 
 }  // namespace
 }  // namespace npu_rope

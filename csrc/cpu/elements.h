@@ -41,6 +41,24 @@ struct Bf16 {
     static T from_float(float v) { return float_to_bf16(v); }
 };
 
+// Rounds to a type, and returns the result as floats.
+template <typename Element>
+inline FloatVec rounded(FloatVec v) {
+    typename Element::T narrow[W];
+    Element::template store_vector<false>(narrow, v);
+    return Element::load_vector(narrow);
+}
+template <>
+inline FloatVec rounded<F32>(FloatVec v) {
+    return v;
+}
+// Rounds to nearest, ties away from zero. Ties need not go to even: the number was rounded before, so both neighbours
+// are within the error bound.
+template <>
+inline FloatVec rounded<Bf16>(FloatVec v) {
+    return as_float((as_bits(v) + 0x8000) & 0xffff0000u);
+}
+
 // The last elements of a row, fewer than W, padded with zeros to a whole vector.
 template <typename T>
 struct Padded {

@@ -3,8 +3,9 @@
 //   dx     = r (g - N mean(g N))
 //   dscale = the sum of grad * (N as the forward pass rounds it) over the rows that share the scale
 //
-// All arithmetic is in double. Rows that share a scale are summed in groups. The number of groups depends on the shape
-// only, so that the result has the same bits for any number and order of threads.
+// 16-bit tensors of one type are computed in float32, all others in double; dscale is always added in double. Rows that
+// share a scale are summed in groups. The number of groups depends on the shape only, so that the result has the same
+// bits for any number and order of threads.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -21,6 +22,9 @@ namespace rms_norm {
 namespace {
 
 constexpr int64_t kMinRowsPerGroup = 16, kMaxGroups = 64;
+
+// The rows that are computed in float32: limits of r and of the magnitude of mean(g N). r is 0 if squares overflow.
+constexpr double kMaxInverse = 0x1p10, kMaxMean = 0x1p60;
 
 struct BackwardJob {
     Job job;
@@ -80,13 +84,14 @@ public:
     void run(BackwardOffsets offsets, int64_t count, double* sums) {
         const int64_t x_bytes = job_.format.x_bytes, scale_bytes = job_.format.scale_bytes;
         scale_ = scales_.at(offsets.scale);
-        scale_at_ = -1;
+        scale_at_ = float_scale_at_ = -1;
         for (int64_t first = 0; first < count; first += rows_per_block_) {
             rows_ = static_cast<int>(std::min(rows_per_block_, count - first));
             for (int r = 0; r < rows_; ++r, offsets.advance())
                 addresses_[r] = {job_.x + offsets.x * x_bytes, job_.grad + offsets.grad * scale_bytes,
                                  job_.out + offsets.dx * x_bytes};
-            run_block(sums);
+            if (computes_in_floats_) run_block_in_floats(sums);
+            if (rows_ > 0) run_block(sums);
         }
     }
 
@@ -96,49 +101,115 @@ private:
         char* dx;
     };
 
-    void run_block(double* sums) {
+    // Differentiates the rows of a block that fit float32. The others stay in addresses_.
+    //
+    // The error of dx, in units of 2^-24 of (|g| + |N| mean|g N|) / RMS: squares and g are exact. Adding a group's
+    // squares rounds three times (GroupSums), so the inverse has 1.5 and as a float 2.5, and N has 3.5. A product of g
+    // x has 1, and its group 4. The mean of g N has 1.5 + 4 and as a float 6.5, its product with N 6.5 + 3.5 + 1, the
+    // difference 1 more, and the last product 2.5 + 1: together at most 16. A term of dscale has at most 2 from the
+    // rows whose terms are added in float32.
+    //
+    // With the limits above, no number overflows but a dx that is beyond its type, and terms of dscale, which are then
+    // added in double. Below 2^-126 a rounding is at most 2^-150 instead. All of these together are less than 2^-149 (4
+    // + |N|) (4 + mean|g N| + 1 / RMS) / RMS.
+    void run_block_in_floats(double* sums) {
         rows_at_ = -1;
         const int64_t n = job_.shape.n;
-        RowSums row_sums = {};
-        PairwiseSum squares[kMaxGradientRows], products[kMaxGradientRows];
+        const int32_t dtype = job_.format.x_dtype;
+        compute_factors(kernels_.sum_rows_in_floats[dtype], &FloatRows::narrow_columns);
+        Addresses others[kMaxGradientRows];
+        int fitting = 0, unfit = 0;
+        for (int r = 0; r < rows_; ++r) {
+            const double inverse = row_[r].inverse, mean = row_[r].mean;
+            if (inverse > 0 && inverse <= kMaxInverse && std::fabs(mean) <= kMaxMean) {
+                addresses_[fitting] = addresses_[r];
+                row_[fitting].inverse = inverse, row_[fitting].mean = mean;
+                ++fitting;
+            } else {
+                others[unfit++] = addresses_[r];
+            }
+        }
+        if (unfit > 0) rows_at_ = -1;
+        rows_ = fitting;
         for_each_block(n, [&](int64_t at, int64_t count) {
-            kernels_.sum_rows(columns(at, count), &row_sums);
-            if (n <= kSumBlock) return;
-            for (int r = 0; r < rows_; ++r) squares[r].add(row_sums.squares[r]), products[r].add(row_sums.products[r]);
+            GradientBlock block = narrow_columns(at, count);
+            if (sums) block.sums = sums + at;
+            kernels_.differentiate_in_floats[dtype][static_cast<int>(job_.storing)][sums != nullptr](block);
         });
-        for (int r = 0; r < rows_ && n > kSumBlock; ++r)
-            row_sums.squares[r] = squares[r].total(), row_sums.products[r] = products[r].total();
-        kernels_.set_factors(row_sums, n, job_.format.epsilon, row_, rows_);
-        for_each_block(n, [&](int64_t at, int64_t count) {
+        rows_ = unfit;
+        std::copy_n(others, unfit, addresses_);
+    }
+
+    void run_block(double* sums) {
+        rows_at_ = -1;
+        compute_factors(kernels_.sum_rows, &FloatRows::columns);
+        for_each_block(job_.shape.n, [&](int64_t at, int64_t count) {
             GradientBlock block = columns(at, count);
             if (sums) block.sums = sums + at;
             kernels_.differentiate[job_.format.x_dtype][static_cast<int>(job_.storing)][sums != nullptr](block);
         });
     }
 
+    // Computes `inverse` and `mean` of the block's rows, from sums of blocks of columns.
+    void compute_factors(void (*sum_rows)(const GradientBlock&, RowSums*),
+                         GradientBlock (FloatRows::*columns)(int64_t, int64_t)) {
+        const int64_t n = job_.shape.n;
+        RowSums sums = {};
+        if (n <= kSumBlock) {
+            sum_rows((this->*columns)(0, n), &sums);
+        } else {
+            PairwiseSum squares[kMaxGradientRows], products[kMaxGradientRows];
+            for_each_block(n, [&](int64_t at, int64_t count) {
+                sum_rows((this->*columns)(at, count), &sums);
+                for (int r = 0; r < rows_; ++r) squares[r].add(sums.squares[r]), products[r].add(sums.products[r]);
+            });
+            for (int r = 0; r < rows_; ++r)
+                sums.squares[r] = squares[r].total(), sums.products[r] = products[r].total();
+        }
+        kernels_.set_factors(sums, n, job_.format.epsilon, row_, rows_);
+    }
+
     // Returns columns of the block's rows. They are widened, unless the last call returned the same columns.
     GradientBlock columns(int64_t at, int64_t count) {
         const int32_t x_dtype = job_.format.x_dtype, scale_dtype = job_.format.scale_dtype;
-        const int64_t x_bytes = job_.format.x_bytes, scale_bytes = job_.format.scale_bytes;
-        const GradientBlock block{row_, rows_, count, wide_scale_, nullptr, scale_bytes};
+        const int64_t scale_bytes = job_.format.scale_bytes;
         if (std::exchange(scale_at_, at) != at)
             job_.format.kernels.widen[scale_dtype](scale_ + at * scale_bytes, wide_scale_, count);
+        const GradientBlock block{row_, rows_, count, wide_scale_, nullptr, scale_bytes};
         if (std::exchange(rows_at_, at) == at) return block;
+        set_addresses(at);
+        for (int r = 0; r < rows_; ++r) {
+            row_[r].x = widened(x_dtype, row_[r].x, wide_x_ + r * count, count);
+            row_[r].grad = widened(scale_dtype, row_[r].grad, wide_grad_ + r * count, count);
+        }
+        return block;
+    }
+
+    // Returns columns of the block's rows in their own type.
+    GradientBlock narrow_columns(int64_t at, int64_t count) {
+        const int64_t scale_bytes = job_.format.scale_bytes;
+        if (std::exchange(float_scale_at_, at) != at)
+            kernels_.widen[job_.format.scale_dtype](scale_ + at * scale_bytes, float_scale_, count);
+        if (std::exchange(rows_at_, at) != at) set_addresses(at);
+        return {row_, rows_, count, float_scale_, nullptr, scale_bytes};
+    }
+
+    void set_addresses(int64_t at) {
+        const int64_t x_bytes = job_.format.x_bytes, scale_bytes = job_.format.scale_bytes;
         for (int r = 0; r < rows_; ++r) {
             const Addresses& from = addresses_[r];
-            row_[r].x = widened(x_dtype, from.x + at * x_bytes, wide_x_ + r * count, count);
-            row_[r].grad = widened(scale_dtype, from.grad + at * scale_bytes, wide_grad_ + r * count, count);
+            row_[r].x = from.x + at * x_bytes;
+            row_[r].grad = from.grad + at * scale_bytes;
             row_[r].dx = from.dx + at * x_bytes;
             row_[r].x_ahead = from.x + (at + ahead_) * x_bytes;
             row_[r].grad_ahead = from.grad + (at + ahead_) * scale_bytes;
             row_[r].dx_ahead = from.dx + (at + ahead_) * x_bytes;
         }
-        return block;
     }
 
     // Returns elements as float32: themselves, or a copy.
-    const float* widened(int32_t dtype, const char* from, float* to, int64_t count) const {
-        if (dtype == NPU_ROPE_FLOAT32) return reinterpret_cast<const float*>(from);
+    const void* widened(int32_t dtype, const void* from, float* to, int64_t count) const {
+        if (dtype == NPU_ROPE_FLOAT32) return from;
         kernels_.widen[dtype](from, to, count);
         return to;
     }
@@ -155,14 +226,18 @@ private:
     const Job& job_;
     const RmsNormBackwardKernels& kernels_;
     ScaleRow scales_;
+    const bool computes_in_floats_ =
+        job_.format.x_dtype != NPU_ROPE_FLOAT32 && job_.format.scale_dtype == job_.format.x_dtype;
     const int64_t rows_per_block_;
     const int64_t ahead_ = rows_per_block_ * job_.shape.n;  // to the next block, if rows are contiguous
     const char* scale_ = nullptr;
     int rows_ = 0;
     Addresses addresses_[kMaxGradientRows];
     GradientRow row_[kMaxGradientRows] = {};
-    int64_t scale_at_ = -1, rows_at_ = -1;  // the first columns of wide_scale_ and row_; -1: of another scale or block
+    // The first columns of wide_scale_, float_scale_ and row_; -1: of another scale or block.
+    int64_t scale_at_ = -1, float_scale_at_ = -1, rows_at_ = -1;
     double wide_scale_[kSumBlock];
+    float float_scale_[kSumBlock];
     float wide_x_[kBlockElements], wide_grad_[kBlockElements];
 };
 

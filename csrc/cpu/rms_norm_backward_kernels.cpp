@@ -1,5 +1,6 @@
-// The kernels of rms_norm_backward for vectors of W = NPU_ROPE_VECTOR_FLOATS floats. The results equal, bit for bit,
-// those of the functions of RmsNormKernels on blocks of doubles, except for the rounding of the mean of g N.
+// The kernels of rms_norm_backward for vectors of W = NPU_ROPE_VECTOR_FLOATS floats. The results of those in double
+// equal, bit for bit, those of the functions of RmsNormKernels on blocks of doubles, except for the rounding of the
+// mean of g N.
 #include "csrc/cpu/rms_norm_backward_kernels.h"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace {
 inline void sum_row(const GradientRow& row, const double* scale, int64_t count, double* sum_of_squares,
                     double* sum_of_products) {
     constexpr int kStep = 2 * kLanes, kPart = 2 * W, kVectors = kPart / kDoublesPerVector;
-    const float *x = row.x, *grad = row.grad;
+    auto *x = static_cast<const float*>(row.x), *grad = static_cast<const float*>(row.grad);
     DoubleVec squares[kStep / kDoublesPerVector], products[kStep / kDoublesPerVector];
     const int64_t whole = count - count % kStep;
     for (int part = 0; part < kStep / kPart; ++part) {
@@ -43,7 +44,55 @@ inline void sum_row(const GradientRow& row, const double* scale, int64_t count, 
 
 void sum_rows(const GradientBlock& block, RowSums* sums) {
     for (int r = 0; r < block.rows; ++r)
-        sum_row(block.row[r], block.scale, block.count, &sums->squares[r], &sums->products[r]);
+        sum_row(block.row[r], static_cast<const double*>(block.scale), block.count, &sums->squares[r],
+                &sums->products[r]);
+}
+
+// Sums the squares and the products of a row in float32, in the groups of sum_squares (rms_norm_kernels.cpp).
+template <typename Element>
+inline void sum_row_in_floats(const typename Element::T* x, const typename Element::T* grad, const float* scale,
+                              int64_t count, double* sum_of_squares, double* sum_of_products) {
+    GroupSums squares, products;
+    int64_t i = 0;
+    for (; i + 8 * kLanes <= count; i += 8 * kLanes) {
+        for (int part = 0; part < kParts; ++part) {
+            FloatVec square[4], product[4];
+            for (int k = 0; k < 4; ++k) {
+                const int64_t first = i + part * W + k * kLanes, second = first + 4 * kLanes;
+                const FloatVec v = Element::load_vector(x + first), w = Element::load_vector(x + second);
+                square[k] = v * v + w * w;
+                product[k] = Element::load_vector(grad + first) * load<FloatVec>(scale + first) * v +
+                             Element::load_vector(grad + second) * load<FloatVec>(scale + second) * w;
+            }
+            squares.add(part, square);
+            products.add(part, product);
+        }
+    }
+    for (; i + kLanes <= count; i += kLanes) {
+        for (int part = 0; part < kParts; ++part) {
+            const int64_t at = i + part * W;
+            const FloatVec v = Element::load_vector(x + at);
+            squares.add(part, v * v);
+            products.add(part, Element::load_vector(grad + at) * load<FloatVec>(scale + at) * v);
+        }
+    }
+    double rest_of_squares = 0, rest_of_products = 0;
+    for (; i < count; ++i) {
+        const double v = Element::to_float(x[i]);
+        rest_of_squares += v * v;
+        rest_of_products += double{Element::to_float(grad[i])} * scale[i] * v;
+    }
+    *sum_of_squares = squares.total() + rest_of_squares;
+    *sum_of_products = products.total() + rest_of_products;
+}
+
+template <typename Element>
+void sum_rows_in_floats(const GradientBlock& block, RowSums* sums) {
+    using T = typename Element::T;
+    for (int r = 0; r < block.rows; ++r)
+        sum_row_in_floats<Element>(static_cast<const T*>(block.row[r].x), static_cast<const T*>(block.row[r].grad),
+                                   static_cast<const float*>(block.scale), block.count, &sums->squares[r],
+                                   &sums->products[r]);
 }
 
 void set_factors(const RowSums& sums, int64_t n, double epsilon, GradientRow* row, int rows) {
@@ -74,53 +123,107 @@ inline void round_doubles(DoubleVec* low, DoubleVec* high) {
     }
 }
 
-// Differentiates W columns of some rows, from column i.
-template <typename Element, int kRows, bool kSums, bool kStream>
-inline void differentiate_vector(const GradientRow* rows, int64_t i, const double* scale, double* sums) {
-    DoubleVec scales[2], sum[2];
-    AsDoubles<F64>::load_doubles(scale + i, &scales[0], &scales[1]);
-    if constexpr (kSums) AsDoubles<F64>::load_doubles(sums + i, &sum[0], &sum[1]);
-    for (int r = 0; r < kRows; ++r) {
-        const GradientRow& row = rows[r];
-        DoubleVec n[2], grads[2], to[2];
-        AsDoubles<F32>::load_doubles(row.x + i, &n[0], &n[1]);
-        AsDoubles<F32>::load_doubles(row.grad + i, &grads[0], &grads[1]);
-        for (int k = 0; k < 2; ++k) {
-            n[k] *= row.inverse;
-            to[k] = row.inverse * (grads[k] * scales[k] - n[k] * row.mean);
-        }
-        AsDoubles<Element>::template store_doubles<kStream>(static_cast<typename Element::T*>(row.dx) + i, to[0],
-                                                            to[1]);
-        if constexpr (kSums) {
-            round_doubles<Element>(&n[0], &n[1]);
-            for (int k = 0; k < 2; ++k) sum[k] += grads[k] * n[k];
-        }
-    }
-    if constexpr (kSums) AsDoubles<F64>::store_doubles(sums + i, sum[0], sum[1]);
-}
-
-// Differentiates the last columns of a row, fewer than W, in padded copies.
-template <typename Element, bool kSums>
-void differentiate_rest(const GradientRow& row, int64_t i, int64_t count, const double* scale, double* sums) {
-    using T = typename Element::T;
-    const Padded<float> x(row.x + i, count), grad(row.grad + i, count);
-    const Padded<double> scales(scale + i, count);
-    Padded<T> dx;
-    Padded<double> sum;
-    if constexpr (kSums) sum = Padded<double>(sums + i, count);
-    const GradientRow padded{x.elements, grad.elements, dx.elements, row.inverse, row.mean, nullptr, nullptr, nullptr};
-    differentiate_vector<Element, 1, kSums, false>(&padded, 0, scales.elements, sum.elements);
-    dx.copy_to(static_cast<T*>(row.dx) + i, count);
-    if constexpr (kSums) sum.copy_to(sums + i, count);
-}
-
 // The rows that are differentiated at a time. The scale and the sums are then loaded once for all of them.
 constexpr int kRowsAtATime = 4;
 
-template <typename Element, int kRows, bool kSums, StoreMode kStoring>
+// Differentiates W columns of some rows, from column i, in double.
+template <typename Element>
+struct InDoubles {
+    using Source = float;  // of x and grad
+    using Dx = typename Element::T;
+    using Scale = double;
+    template <int kRows, bool kSums, bool kStream>
+    static void differentiate(const GradientRow* rows, int64_t i, const Scale* scale, double* sums) {
+        DoubleVec scales[2], sum[2];
+        AsDoubles<F64>::load_doubles(scale + i, &scales[0], &scales[1]);
+        if constexpr (kSums) AsDoubles<F64>::load_doubles(sums + i, &sum[0], &sum[1]);
+        for (int r = 0; r < kRows; ++r) {
+            const GradientRow& row = rows[r];
+            DoubleVec n[2], grads[2], to[2];
+            AsDoubles<F32>::load_doubles(static_cast<const Source*>(row.x) + i, &n[0], &n[1]);
+            AsDoubles<F32>::load_doubles(static_cast<const Source*>(row.grad) + i, &grads[0], &grads[1]);
+            for (int k = 0; k < 2; ++k) {
+                n[k] *= row.inverse;
+                to[k] = row.inverse * (grads[k] * scales[k] - n[k] * row.mean);
+            }
+            AsDoubles<Element>::template store_doubles<kStream>(static_cast<Dx*>(row.dx) + i, to[0], to[1]);
+            if constexpr (kSums) {
+                round_doubles<Element>(&n[0], &n[1]);
+                for (int k = 0; k < 2; ++k) sum[k] += grads[k] * n[k];
+            }
+        }
+        if constexpr (kSums) AsDoubles<F64>::store_doubles(sums + i, sum[0], sum[1]);
+    }
+};
+
+// The same in float32, for 16-bit tensors. The products of grad with the scale and with the rounded N are exact. The
+// terms of dscale of the rows that are differentiated at a time are added in float32: two roundings.
+template <typename Element>
+struct InFloats {
+    using Source = typename Element::T;
+    using Dx = typename Element::T;
+    using Scale = float;
+    template <int kRows, bool kSums, bool kStream>
+    static void differentiate(const GradientRow* rows, int64_t i, const Scale* scale, double* sums) {
+        const FloatVec scales = load<FloatVec>(scale + i);
+        FloatVec grads[kRows], n[kRows];  // n: rounded for dscale
+        for (int r = 0; r < kRows; ++r) {
+            const GradientRow& row = rows[r];
+            const auto inverse = static_cast<float>(row.inverse), mean = static_cast<float>(row.mean);
+            const FloatVec normalized = Element::load_vector(static_cast<const Source*>(row.x) + i) * inverse;
+            grads[r] = Element::load_vector(static_cast<const Source*>(row.grad) + i);
+            Element::template store_vector<kStream>(static_cast<Dx*>(row.dx) + i,
+                                                    inverse * (grads[r] * scales - normalized * mean));
+            if constexpr (kSums) n[r] = rounded<Element>(normalized);
+        }
+        if constexpr (kSums) add_terms<kRows>(grads, n, sums + i);
+    }
+
+private:
+    template <int kRows>
+    static void add_terms(const FloatVec (&grads)[kRows], const FloatVec (&n)[kRows], double* sums) {
+        FloatVec terms = grads[0] * n[0];
+        if constexpr (kRows == 4) terms = (terms + grads[1] * n[1]) + (grads[2] * n[2] + grads[3] * n[3]);
+        static_assert(kRows == 1 || kRows == 4);
+        DoubleVec sum[2], low, high;
+        AsDoubles<F64>::load_doubles(sums, &sum[0], &sum[1]);
+        if (__builtin_expect(all_finite(terms), 1)) {
+            split(terms, &low, &high);
+            sum[0] += low, sum[1] += high;
+        } else {  // numbers that are finite in double
+            for (int r = 0; r < kRows; ++r) {
+                DoubleVec grad[2];
+                split(grads[r], &grad[0], &grad[1]);
+                split(n[r], &low, &high);
+                sum[0] += grad[0] * low, sum[1] += grad[1] * high;
+            }
+        }
+        AsDoubles<F64>::store_doubles(sums, sum[0], sum[1]);
+    }
+};
+
+// Differentiates the last columns of a row, fewer than W, in padded copies.
+template <typename Arithmetic, bool kSums>
+void differentiate_rest(const GradientRow& row, int64_t i, int64_t count, const typename Arithmetic::Scale* scale,
+                        double* sums) {
+    using Source = typename Arithmetic::Source;
+    using Dx = typename Arithmetic::Dx;
+    const Padded<Source> x(static_cast<const Source*>(row.x) + i, count),
+        grad(static_cast<const Source*>(row.grad) + i, count);
+    const Padded<typename Arithmetic::Scale> scales(scale + i, count);
+    Padded<Dx> dx;
+    Padded<double> sum;
+    if constexpr (kSums) sum = Padded<double>(sums + i, count);
+    const GradientRow padded{x.elements, grad.elements, dx.elements, row.inverse, row.mean, nullptr, nullptr, nullptr};
+    Arithmetic::template differentiate<1, kSums, false>(&padded, 0, scales.elements, sum.elements);
+    dx.copy_to(static_cast<Dx*>(row.dx) + i, count);
+    if constexpr (kSums) sum.copy_to(sums + i, count);
+}
+
+template <typename Arithmetic, int kRows, bool kSums, StoreMode kStoring>
 void differentiate_rows(const GradientBlock& block, int first) {
-    constexpr int64_t kBytes = sizeof(typename Element::T);
-    const double* const scale = block.scale;
+    constexpr int64_t kBytes = sizeof(typename Arithmetic::Dx);
+    auto* const scale = static_cast<const typename Arithmetic::Scale*>(block.scale);
     double* const sums = block.sums;
     const int64_t count = block.count, grad_bytes = block.grad_bytes;
     GradientRow rows[kRows];  // a local copy, which no store changes
@@ -132,25 +235,25 @@ void differentiate_rows(const GradientBlock& block, int first) {
             __builtin_prefetch(rows[r].grad_ahead + i * grad_bytes);
             if (kStoring == StoreMode::kPrefetched) __builtin_prefetch(rows[r].dx_ahead + i * kBytes, 1);
         }
-        differentiate_vector<Element, kRows, kSums, kStoring == StoreMode::kStreamed>(rows, i, scale, sums);
+        Arithmetic::template differentiate<kRows, kSums, kStoring == StoreMode::kStreamed>(rows, i, scale, sums);
     }
     if (i == count) return;
-    for (const GradientRow& row : rows) differentiate_rest<Element, kSums>(row, i, count - i, scale, sums);
+    for (const GradientRow& row : rows) differentiate_rest<Arithmetic, kSums>(row, i, count - i, scale, sums);
 }
 
-template <typename Element, StoreMode kStoring, bool kSums>
+template <typename Arithmetic, StoreMode kStoring, bool kSums>
 void differentiate(const GradientBlock& block) {
     int r = 0;
     for (; r + kRowsAtATime <= block.rows; r += kRowsAtATime)
-        differentiate_rows<Element, kRowsAtATime, kSums, kStoring>(block, r);
-    for (; r < block.rows; ++r) differentiate_rows<Element, 1, kSums, kStoring>(block, r);
+        differentiate_rows<Arithmetic, kRowsAtATime, kSums, kStoring>(block, r);
+    for (; r < block.rows; ++r) differentiate_rows<Arithmetic, 1, kSums, kStoring>(block, r);
 }
 
-template <typename Element>
+template <typename Arithmetic>
 constexpr DifferentiateFn kDifferentiate[3][2] = {
-    {differentiate<Element, StoreMode::kPlain, false>, differentiate<Element, StoreMode::kPlain, true>},
-    {differentiate<Element, StoreMode::kPrefetched, false>, differentiate<Element, StoreMode::kPrefetched, true>},
-    {differentiate<Element, StoreMode::kStreamed, false>, differentiate<Element, StoreMode::kStreamed, true>},
+    {differentiate<Arithmetic, StoreMode::kPlain, false>, differentiate<Arithmetic, StoreMode::kPlain, true>},
+    {differentiate<Arithmetic, StoreMode::kPrefetched, false>, differentiate<Arithmetic, StoreMode::kPrefetched, true>},
+    {differentiate<Arithmetic, StoreMode::kStreamed, false>, differentiate<Arithmetic, StoreMode::kStreamed, true>},
 };
 
 template <typename Element>
@@ -167,7 +270,9 @@ const RmsNormBackwardKernels& NPU_ROPE_OF_ISA(rms_norm_backward_kernels, NPU_ROP
     static const RmsNormBackwardKernels set = {
         sum_rows,
         set_factors,
-        {kDifferentiate<F32>, kDifferentiate<F16>, kDifferentiate<Bf16>},
+        {kDifferentiate<InDoubles<F32>>, kDifferentiate<InDoubles<F16>>, kDifferentiate<InDoubles<Bf16>>},
+        {nullptr, kDifferentiate<InFloats<F16>>, kDifferentiate<InFloats<Bf16>>},
+        {nullptr, sum_rows_in_floats<F16>, sum_rows_in_floats<Bf16>},
         {nullptr, widen<F16>, widen<Bf16>},
     };
     return set;

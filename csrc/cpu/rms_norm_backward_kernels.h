@@ -9,11 +9,12 @@
 
 namespace npu_rope {
 
-// Columns of a row of rms_norm_backward, as float32. x and scale are float32 or narrower, and the stash type is
-// float32. N and g are those of rms_norm_backward.cpp's formula; all arithmetic is in double.
+// Columns of a row of rms_norm_backward. x and scale are float32 or narrower, and the stash type is float32. N and g
+// are those of rms_norm_backward.cpp's formula. The kernels in double read x and grad as float32. Those in float32 read
+// them in their own type, which is then the type of all tensors.
 struct GradientRow {
-    const float* x;
-    const float* grad;
+    const void* x;
+    const void* grad;
     void* dx;        // of x's type
     double inverse;  // of the root mean square
     double mean;     // of g N over the row
@@ -30,10 +31,10 @@ constexpr int kMaxGradientRows = 16;
 struct GradientBlock {
     const GradientRow* row;
     int rows;
-    int64_t count;        // of columns
-    const double* scale;  // of these columns
-    double* sums;         // of dscale's terms, to which the block's are added row by row; NULL: not needed
-    int64_t grad_bytes;   // of an element of grad_ahead
+    int64_t count;       // of columns
+    const void* scale;   // of these columns: in double, for the kernels in float32 in float32
+    double* sums;        // of dscale's terms, to which the block's are added row by row; NULL: not needed
+    int64_t grad_bytes;  // of an element of grad_ahead
 };
 using DifferentiateFn = void (*)(const GradientBlock&);
 
@@ -50,6 +51,10 @@ struct RmsNormBackwardKernels {
     // Write dx, and add to the sums. Indexed by x's type (float32, float16 or bfloat16), dx's StoreMode, and whether
     // the block has sums. With kStreamed, each row's dx is as NormalizeJob::storing requires.
     const DifferentiateFn (*differentiate[3])[2];
+    // The same in float32, and the sums of sum_rows from groups that are added in float32. Only for tensors in float16
+    // (1) or bfloat16 (2).
+    const DifferentiateFn (*differentiate_in_floats[3])[2];
+    void (*sum_rows_in_floats[3])(const GradientBlock&, RowSums*);
     // Converts float16 (1) or bfloat16 (2) to float32.
     void (*widen[3])(const void* from, float* to, int64_t count);
 };

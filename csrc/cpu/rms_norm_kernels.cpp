@@ -113,22 +113,6 @@ void add_doubles(const AddJob& job) {
 
 // ---- sums --------------------------------------------------------------------------------------------
 
-// Adds the sums of groups in double. Four float32 accumulators of kLanes floats add the squares of a group, and float32
-// additions join them. The comment of kSquaresBlock derives the error.
-struct GroupSums {
-    DoubleVec sums[2 * kParts] = {};
-    double total() { return sum_vectors(sums); }
-    // Adds a group's floats from lane part * W on.
-    void add(int part, FloatVec group) {
-        DoubleVec low, high;
-        split(group, &low, &high);
-        sums[2 * part] += low, sums[2 * part + 1] += high;
-    }
-    void add(int part, const FloatVec (&accumulators)[4]) {
-        add(part, (accumulators[0] + accumulators[1]) + (accumulators[2] + accumulators[3]));
-    }
-};
-
 template <typename Element>
 int64_t sum_groups(const typename Element::T* p, int64_t count, GroupSums* sums) {
     int64_t i = 0;
@@ -215,24 +199,6 @@ double dot(const double* a, const double* b, int64_t count) {
 //
 // round_bf16() needs NaNs with a zero lower half. The elements of the row are finite, so a NaN comes from the scale or
 // is the machine's default NaN, which has one. So has a NaN of a bfloat16 scale.
-
-// Rounds to a type, and returns the result as floats.
-template <typename Element>
-inline FloatVec rounded(FloatVec v) {
-    typename Element::T narrow[W];
-    Element::template store_vector<false>(narrow, v);
-    return Element::load_vector(narrow);
-}
-template <>
-inline FloatVec rounded<F32>(FloatVec v) {
-    return v;
-}
-// Rounds to nearest, ties away from zero. Ties need not go to even: the number was rounded before, so both neighbours
-// are within the error bound.
-template <>
-inline FloatVec rounded<Bf16>(FloatVec v) {
-    return as_float((as_bits(v) + 0x8000) & 0xffff0000u);
-}
 
 // The product of rms_norm: Normalized rounded to x's type, times scale. y has scale's type.
 template <typename XElement, typename ScaleElement>

@@ -165,6 +165,20 @@ def rms_norm(call: NormCall, error: float | None = None) -> tuple[Array, Array]:
     return value.astype(np.float64), np.asarray(bound, np.float64)
 
 
+# Limits of the rows whose gradients the CPU computes in float32, of 1 / RMS and of the mean of g N
+# (csrc/cpu/rms_norm_backward.cpp). A row near a limit may be computed in either type.
+LEAST_INVERSE, MOST_INVERSE, MOST_MEAN, NEAR = 2.0**-64, 2.0**10, 2.0**60, 1 + 2.0**-20
+
+
+def computes_gradients_in_floats(call: NormCall) -> bool:
+    """Return whether the CPU computes the gradients of rows of usual magnitude in float32."""
+    return (
+        call.stash == "float32"
+        and call.x_dtype == call.scale_dtype
+        and call.x_dtype in ("float16", "bfloat16")
+    )
+
+
 def rms_norm_backward(
     call: NormCall, grad: Array, backend: str = "cpu"
 ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
@@ -174,6 +188,9 @@ def rms_norm_backward(
     difference of two terms. Their errors are a few times :func:`normalized_error`, plus the error of the mean
     of products: together less than ``(200 + 4 log2 n) 2^-53``. In dscale, a Normalized may be rounded to the
     neighbouring number, and each addition of a row's product rounds once.
+
+    If x and scale have the same 16-bit type, the CPU computes rows of usual magnitude in float32:
+    csrc/cpu/rms_norm_backward.cpp derives the error of dx, ``16 * 2^-24``, and the limits of such rows.
 
     On the device all intermediate values are float32. The bound of dx is :func:`device_gradient_error`. A sum
     of R rows in dscale has R roundings. Values below float32's smallest number are lost.
@@ -195,19 +212,27 @@ def rms_norm_backward(
         magnitude_sum = (np.abs(g) + np.abs(normalized) * magnitude) / rms
         error = device_gradient_error(call.n, backend) if on_device else (200 + 4 * np.log2(call.n)) * u
         dx_bound = error * magnitude_sum
+        halves = backend == "cpu" and computes_gradients_in_floats(call)
+        if halves:
+            fits = (1 / rms <= MOST_INVERSE * NEAR) & (NEAR / rms >= LEAST_INVERSE)
+            fits &= np.abs(mean) <= MOST_MEAN * NEAR
+            lost = SMALLEST_SUBNORMAL["float32"] * (4 + np.abs(normalized)) * (4 + magnitude + 1 / rms) / rms
+            dx_bound = np.where(fits, 16 * UNIT_ROUNDOFF["float32"] * magnitude_sum + lost, dx_bound)
         normalized_error_bound = normalized_error_on(backend, call.n)
         if on_device:
             dx_bound += smallest * (4 + np.abs(normalized)) * (4 + magnitude) / rms
-        allowed_values = call.normalized(precision, normalized_error_bound)
+        allowed_values = call.normalized("float32" if halves else precision, normalized_error_bound)
         value, low, high = (call.cast_to_x(normalized_value) for normalized_value in allowed_values)
         dscale = _summed(grad_long * value, call.scale.shape)
         normalized_dscale_bound = _summed(
             np.abs(grad_long) * np.maximum(high - value, value - low), call.scale.shape
         )
         sum_error = rows_per_scale * u if on_device else (rows_per_scale + 16) * u
+        if halves:
+            sum_error += 2 * UNIT_ROUNDOFF["float32"]
         sum_dscale_bound = _summed(np.abs(grad_long * value), call.scale.shape) * sum_error
-        if on_device:
-            sum_dscale_bound += smallest * rows_per_scale
+        if on_device or halves:
+            sum_dscale_bound += SMALLEST_SUBNORMAL["float32"] * rows_per_scale
     return (
         _rounded_expectation(dx, dx_bound, call.x_dtype),
         _rounded_expectation(dscale, normalized_dscale_bound + sum_dscale_bound, call.scale_dtype),

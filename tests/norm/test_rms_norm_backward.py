@@ -122,6 +122,73 @@ def test_the_bits_of_dx_depend_only_on_its_row(dtype, stash_type, isa, library, 
         assert b"".join(run(slice(k, k + 1))[0] for k in range(rows)) == expected[0]
 
 
+@pytest.mark.parametrize("isa", SUPPORTED)
+@pytest.mark.parametrize("n", [33, 128, 513, 1025])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_rows_that_do_not_fit_float32_beside_usual_ones(dtype, n, isa, library, force_isa):
+    """They are computed in double. Their bits and those of the other rows are those of calls on one row."""
+    force_isa(isa)
+    rng, wide = np.random.default_rng(0), NUMPY_DTYPES[dtype]
+    x, grad = rng.uniform(0.5, 1, (37, n)), rng.standard_normal((37, n))
+    x[1::3] *= 2.0**-14
+    x[2::11] *= 2.0**-9.5  # near the limit of the inverse
+    if dtype == "bfloat16":
+        x[::7] *= 2.0**70
+        grad[2::5] *= 2.0**70
+        x[4::9] *= 2.0**-70
+        grad[4::9] *= 2.0**-75  # products with x lose bits in float32
+    x, grad, scale = (a.astype(wide) for a in (x, grad, rng.uniform(-2, 2, n)))
+    call = norm_spec.NormCall(x.astype(float), scale.astype(float), dtype, dtype, -1, 0.0, 1)
+
+    def run(rows):
+        results = np.empty_like(x[rows]), np.empty_like(scale)
+        sources = [native.describe(a) for a in (grad[rows], x[rows], scale)]
+        library.call(
+            "rms_norm_backward", sources, RmsNormAttributes(-1, 0.0, 1), list(map(native.describe, results))
+        )
+        return results
+
+    expected = norm_spec.rms_norm_backward(call, grad.astype(float))
+    results = run(slice(0, 37))
+    for ours, (value, bound) in zip(results, expected, strict=True):
+        assert worst_ratio(ours.astype(float), value, bound)[0] <= 1
+    alone = [run(slice(k, k + 1))[0] for k in range(37)]
+    assert b"".join(bytes_of(row) for row in alone) == bytes_of(results[0])
+    x[5, 7], grad[8, 3] = np.nan, np.inf  # they change no other row
+    changed = run(slice(0, 37))[0]
+    assert np.isnan(changed[5].astype(float)).all()
+    kept = [k for k in range(37) if k not in (5, 8)]
+    assert bytes_of(changed[kept]) == bytes_of(results[0][kept])
+
+
+@pytest.mark.parametrize("isa", SUPPORTED)
+def test_a_mean_of_products_beyond_float32_times_normalized(isa, force_isa):
+    """N times the mean of g N is larger than float32's largest number, and dx is not."""
+    force_isa(isa)
+    x, grad = np.full((1, 1 << 20), 16.0), np.full((1, 1 << 20), 1.5 * 2.0**119)
+    x[0, 0], grad[0, 0] = 12_800, 0
+    arrays = (grad, x, np.ones(1 << 20))
+    dx, _ = rms_norm_backward(*(a.astype(NUMPY_DTYPES["bfloat16"]) for a in arrays), epsilon=0, backend="cpu")
+    expected, _ = rms_norm_backward(*arrays, epsilon=0, stash_type=11)
+    np.testing.assert_allclose(dx.astype(float), expected, rtol=2.0**-7)
+
+
+@pytest.mark.parametrize("isa", SUPPORTED)
+def test_terms_of_dscale_beyond_float32_cancel(isa, force_isa):
+    """Their sum over four rows, and a term itself, are larger than float32's largest number."""
+    force_isa(isa)
+    bf16 = NUMPY_DTYPES["bfloat16"]
+    x, scale = np.ones((5, 40), bf16), np.ones(40, bf16)
+    x[:, 3], scale[3] = 4, 0
+    grad = np.full((5, 40), 2.0**-10, bf16)
+    grad[:, 3] = np.array([2.0**127, 2.0**127, -(2.0**127), -(2.0**127), 2.0**10]).astype(bf16)
+    dx, dscale = rms_norm_backward(grad, x, scale, epsilon=0, backend="cpu")
+    expected = rms_norm_backward(*(a.astype(np.float64) for a in (grad, x, scale)), epsilon=0, stash_type=11)
+    assert np.isfinite(dscale.astype(float)).all()
+    np.testing.assert_allclose(dscale.astype(float), expected[1], rtol=2.0**-6)
+    np.testing.assert_allclose(dx.astype(float), expected[0], rtol=2.0**-6, atol=2.0**-20)
+
+
 @pytest.mark.parametrize("isa", ["avx2", None])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_large_gradients_are_the_same_with_every_kind_of_store(dtype, isa, library, force_isa, guarded):
