@@ -23,8 +23,8 @@ namespace {
 
 constexpr int64_t kMinRowsPerGroup = 16, kMaxGroups = 64;
 
-// The rows that are computed in float32: limits of r and of the magnitude of mean(g N). r is 0 if squares overflow.
-constexpr double kMaxInverse = 0x1p10, kMaxMean = 0x1p60;
+// The rows that are computed in float32: limits of r, and of the magnitude of mean(g N).
+constexpr double kMinInverse = 0x1p-64, kMaxInverse = 0x1p10, kMaxMean = 0x1p60;
 
 struct BackwardJob {
     Job job;
@@ -121,7 +121,7 @@ private:
         int fitting = 0, unfit = 0;
         for (int r = 0; r < rows_; ++r) {
             const double inverse = row_[r].inverse, mean = row_[r].mean;
-            if (inverse > 0 && inverse <= kMaxInverse && std::fabs(mean) <= kMaxMean) {
+            if (inverse >= kMinInverse && inverse <= kMaxInverse && std::fabs(mean) <= kMaxMean) {
                 addresses_[fitting] = addresses_[r];
                 row_[fitting].inverse = inverse, row_[fitting].mean = mean;
                 ++fitting;

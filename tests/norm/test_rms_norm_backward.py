@@ -123,7 +123,7 @@ def test_the_bits_of_dx_depend_only_on_its_row(dtype, stash_type, isa, library, 
 
 
 @pytest.mark.parametrize("isa", SUPPORTED)
-@pytest.mark.parametrize("n", [33, 128, 513, 1025])
+@pytest.mark.parametrize("n", [3, 33, 128, 513, 1025])  # 3: its sums are in double
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_rows_that_do_not_fit_float32_beside_usual_ones(dtype, n, isa, library, force_isa):
     """They are computed in double. Their bits and those of the other rows are those of calls on one row."""
@@ -154,7 +154,7 @@ def test_rows_that_do_not_fit_float32_beside_usual_ones(dtype, n, isa, library, 
         assert worst_ratio(ours.astype(float), value, bound)[0] <= 1
     alone = [run(slice(k, k + 1))[0] for k in range(37)]
     assert b"".join(bytes_of(row) for row in alone) == bytes_of(results[0])
-    x[5, 7], grad[8, 3] = np.nan, np.inf  # they change no other row
+    x[5, 1], grad[8, 2] = np.nan, np.inf  # they change no other row
     changed = run(slice(0, 37))[0]
     assert np.isnan(changed[5].astype(float)).all()
     kept = [k for k in range(37) if k not in (5, 8)]
