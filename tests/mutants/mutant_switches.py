@@ -337,7 +337,7 @@ class SwitchedSources:
         files = {str(self._folder / file): file for file in self._regions}
         found = [
             (files[path], int(m[2]), bool(m[3]))
-            for m in re.finditer(r"(\S+?):(\d+)(?::\d+)?: (error)?", errors)
+            for m in re.finditer(r"(\S+?):(\d+)(?::\d+)?(?:: (error)?|,)", errors)  # a comma: "inlined from"
             if (path := os.path.normpath(directory / m[1])) in files
         ]
         if not any(is_error for *_, is_error in found):  # the error is at a place without mutants

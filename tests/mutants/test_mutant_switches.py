@@ -185,6 +185,18 @@ def test_an_error_at_a_place_without_mutants_costs_those_of_its_file_only(tmp_pa
     assert not sources.leave_out(errors, tmp_path)
 
 
+def test_a_call_that_is_inlined_where_an_error_is_has_no_condition(tmp_path):
+    """The compiler names a system's header for a number that an instruction must know."""
+    (tmp_path / "here.h").write_text("int a(int x) { return x + 1; }\nint b(int x) { return x + 2; }\n")
+    mutants = list(mutants_of(tmp_path / "here.h", tmp_path))
+    sources = mutant_switches.SwitchedSources(tmp_path, {m: n for n, m in enumerate(mutants, 1)})
+    errors = (
+        f"    inlined from 'int a()' at {tmp_path}/here.h:2:23,\n/usr/include/x.h:9:2: error: no constant\n"
+    )
+    assert sources.leave_out(errors, tmp_path)
+    assert {m.label().split(":")[1] for m in sources.mutants()} == {"1"}
+
+
 def test_a_table_of_macros_has_no_conditions(tmp_path):
     """Python's tests read the declarations of functions from such a file."""
     text = "ROW(name, (const aclTensor* cos, int64_t rows))\n"
