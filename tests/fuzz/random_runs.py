@@ -70,6 +70,7 @@ that repeat them; 2 bad usage, no call was judged, or the back end is unavailabl
 """
 VERSION = 2
 BATCH = 50  # calls of a job
+MOST_JOBS_PER_CORE = 8  # a process needs 200 MB
 FAILURE = ("index", "problem", "call", "choices")
 SECONDS_BETWEEN_SAVES = 5.0
 MOST_DIGITS = 18  # of a choice
@@ -182,7 +183,9 @@ class Run:
         for op in self.ops:
             state.operators.setdefault(op, Totals())
         pipes: list[connection.Connection] = []
-        self.workers = [Worker(options.backend, options.seed, pipes) for _ in range(options.jobs)]
+        calls = (max(0, options.count - state.operators[op].next) for op in self.ops)
+        workers = min(options.jobs, max(1, sum(-(-left // BATCH) for left in calls)))
+        self.workers = [Worker(options.backend, options.seed, pipes) for _ in range(workers)]
         self.finished: dict[tuple[str, int], tuple[int, Outcome]] = {}
         self.shown = 0
 
@@ -389,8 +392,9 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     add("--state", type=Path, metavar="FILE", help="continue the run in this file, and keep it up to date")
     add("--choices", metavar="LIST", help="with --only: make these choices, as a violation's line has them")
     options = parse(parser, given, smallest_count=0)
-    if options.jobs < 1:
-        parser.error(f"--jobs must be at least 1 but got {options.jobs}")
+    most = MOST_JOBS_PER_CORE * cores
+    if not 1 <= options.jobs <= most:
+        parser.error(f"--jobs must be in 1..{most} on {cores} cores but got {options.jobs}")
     if options.minutes is not None and not options.minutes >= 0:  # nor nan
         parser.error(f"--minutes must be at least 0 but got {options.minutes:g}")
     if options.only is not None and (options.state is not None or len(options.op or ()) != 1):

@@ -429,6 +429,7 @@ class KernelArea:
 VERSION = 3
 MOST_LETTERS = 60  # of a reason in a state file
 GROUP = 24  # mutants that are sorted by file
+MOST_JOBS_PER_CORE = 8
 
 
 def hash_of(text: str | bytes) -> str:
@@ -710,6 +711,10 @@ def arguments_of(given: Sequence[str] | None, names: Sequence[str]) -> argparse.
     for name in ("count", "jobs"):
         if getattr(options, name) is not None and getattr(options, name) < 1:
             parser.error(f"--{name} must be at least 1 but got {getattr(options, name)}")
+    if options.jobs > MOST_JOBS_PER_CORE * cores:  # each has a build
+        parser.error(
+            f"--jobs must be at most {MOST_JOBS_PER_CORE * cores} on {cores} cores but got {options.jobs}"
+        )
     if not options.minutes >= 0:  # nor nan
         parser.error(f"--minutes must be at least 0 but got {options.minutes:g}")
     try:

@@ -177,12 +177,21 @@ def test_with_no_time_the_outcomes_of_a_state_are_counted_and_nothing_is_judged(
     assert " min left]" not in again
 
 
-@pytest.mark.parametrize("minutes", ["nan", "-1"])
-def test_minutes_that_are_no_time_are_refused(capsys, minutes):
+@pytest.mark.parametrize(
+    ("option", "value", "rule"),
+    [
+        ("--minutes", "nan", "must be at least 0 but got nan"),
+        ("--minutes", "-1", "must be at least 0 but got -1"),
+        ("--jobs", "0", "must be at least 1 but got 0"),
+        ("--jobs", "100000", "cores but got 100000"),
+    ],
+)
+def test_options_that_are_no_time_or_number_of_jobs_are_refused(capsys, option, value, rule):
     with pytest.raises(SystemExit) as ended:
-        mutate_kernels.main(["--minutes", minutes])
+        mutate_kernels.main([option, value])
     assert ended.value.code == 2
-    assert f"--minutes must be at least 0 but got {minutes}" in capsys.readouterr().err
+    assert f"{option} must be " in (error := capsys.readouterr().err)
+    assert rule in error
 
 
 def test_the_documentation_counts_the_outcomes_that_are_kept():

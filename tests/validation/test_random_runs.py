@@ -544,6 +544,7 @@ def test_a_back_end_that_is_unknown_or_unavailable_ends_with_2(name, message):
         ["--only", "3", "--op", "rope", "--choices", "9" * 19],
         ["--choices", "1"],
         ["--jobs", "0"],
+        ["--jobs", "100000"],
         ["--minutes", "nan"],
         ["--minutes", "-1"],
         ["--op", "norm"],
