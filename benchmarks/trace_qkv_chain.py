@@ -441,20 +441,22 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    for name, kind, default, text in (
+    for name, metavar, kind, default, text in (
         (
             "--tokens",
+            "N,...",
             positive_numbers,
             "1,32,256,4096",
             "numbers of tokens, one column of the table for each",
         ),
-        ("--heads", positive_numbers, "32,8", "heads of q; heads of k, which are also those of v"),
-        ("--head-size", int, "128", "elements of a head"),
-        ("--dtype", Dtype, "bf16", "bf16, f16 or f32"),
-        ("--soc", chip_of, DEFAULT_CHIP, "an SoC such as ascend910b, or a chip"),
-        ("--launch-us", costs, "5,20", "costs of a launch in µs, one row of the table for each"),
+        ("--heads", "Q,K", positive_numbers, "32,8", "heads of q; heads of k, which are also those of v"),
+        ("--head-size", "N", int, "128", "elements of a head"),
+        ("--dtype", "TYPE", Dtype, "bf16", "bf16, f16 or f32"),
+        ("--soc", "SOC", chip_of, DEFAULT_CHIP, "an SoC such as ascend910b, or a chip"),
+        ("--launch-us", "US,...", costs, "5,20", "costs of a launch in µs, one row of the table for each"),
     ):
-        parser.add_argument(name, type=kind, default=default, metavar="", help=f"{text} (default {default})")
+        help_text = f"{text} (default {default})"
+        parser.add_argument(name, type=kind, default=default, metavar=metavar, help=help_text)
     help_text = "write the tables between the marks of this page instead of printing them"
     parser.add_argument("--markdown", type=Path, metavar="PAGE", help=help_text)
     options = parser.parse_args(arguments)

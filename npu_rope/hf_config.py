@@ -70,9 +70,13 @@ def read(config: Any) -> Any:
 
 def read_file(config: Any) -> Any:
     """Return a configuration object or a dict: the argument itself, or the content of the file it names."""
+    if isinstance(config, bytes):
+        raise bad_type(OP, "config", "be a path, a dict or a configuration", "bytes")
     if not isinstance(config, (str, PathLike)):
         return config
     path = Path(config)
+    if "\0" in str(path):
+        raise bad_value(OP, "config", "be a readable file", repr(config))
     path = path / "config.json" if path.is_dir() else path
     if path.exists() and not path.is_file():
         raise bad_value(OP, "config", "be a readable file", f"{path} (it is no file)")

@@ -24,7 +24,7 @@ test that the inputs reached, and each crash with the command that repeats it.
   aclnn    the simulated aclnn functions: both phases with any tensors, lists, scalars and attributes
   ggml     the adapter for ggml's CANN backend: nodes and graphs with any fields
   readers  RopeParams.from_gguf and from_hf: files and configurations of any content
-  reports  the files that ascend-sim trace, ascend-sim kernel and npu-rope bench --from read
+  reports  the files that ascend-sim trace, ascend-sim kernel, npu-rope inspect and npu-rope bench --from read
 
   --seconds N  search for N seconds in each target. 0: only run the corpus. Default: 60
   --keep       add the inputs that reach new code to tests/fuzz/coverage/corpus, and remove those that reach none that
@@ -65,8 +65,10 @@ while [ $# -gt 0 ]; do
         targets+=("$1")
       elif [ -f "$1" ] && [ ${#targets[@]} -eq 1 ] && [ -z "$input" ]; then
         input="$(cd "$(dirname "$1")" && pwd)/$(basename "$1")"
+      elif [ ${#targets[@]} -eq 1 ] && [ -z "$input" ] && [[ "$1" = */* ]]; then
+        refuse "FILE must be a file that exists but got $1."
       else
-        refuse "TARGET must be one of ${TARGETS[*]} but got $1."
+        refuse "TARGET must be one of ${TARGETS[*]}, or one of them and a file, but got $1."
       fi
       ;;
   esac

@@ -155,7 +155,12 @@ private:
 // A new tensor with the sizes of `shaped` and the type of `typed`.
 inline Owned empty_of(AtenTensorHandle shaped, AtenTensorHandle typed) {
     const Dims s = dims_of(shaped);
-    int64_t strides[64], step = 1;
+    int64_t few[NPU_ROPE_MAX_NDIM], *strides = few, step = 1;
+    std::vector<int64_t> many;  // torch limits no number of dimensions
+    if (s.ndim > NPU_ROPE_MAX_NDIM) {
+        many.resize(static_cast<size_t>(s.ndim));
+        strides = many.data();
+    }
     for (int64_t k = s.ndim - 1; k >= 0; --k) {
         strides[k] = step;
         step *= s.size[k] > 1 ? s.size[k] : 1;

@@ -208,7 +208,9 @@ def _call_verdicts(figures: Figures) -> Iterator[TargetVerdict]:
         target = _Target(f"decode {ONE_TOKEN} through {interface}: at most {limit} x the call floor")
         for row in by_row(figures).values():
             ours, empty = fastest(row, names=names), fastest(row, names=(CALL_FLOOR,))
-            if row[0]["shape"] != ONE_TOKEN or not ours or not empty or "ratio" not in ours:
+            if row[0]["shape"] != ONE_TOKEN or not ours or not empty:
+                continue
+            if "ratio" not in ours or "ratio" not in empty:
                 continue
             ratio = ours["ratio"] / empty["ratio"]
             detail = f"{ours['dtype']} {ours['mode']} {ours['threads']}T {ratio:.2f}"

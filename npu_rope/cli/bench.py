@@ -17,8 +17,8 @@ from ascend_sim.files import cause_of, replacing, stream_to
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from npu_rope import native, optional_torch
-from npu_rope.bench import growth_plot, report
+from npu_rope import backends, native, optional_torch
+from npu_rope.bench import growth_plot, growth_rows, report
 from npu_rope.bench import page as bench_page
 from npu_rope.bench import plot as plotting
 from npu_rope.bench.rope_rows import DTYPES, MODES
@@ -30,6 +30,10 @@ from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlUnavailable, find_li
 
 MOST_PANELS = 100  # of a plot: a shape with a thread count has one
 MOST_THREADS = 1024  # of a call; torch crashes with some larger numbers
+_DEFAULTS: dict[str, Any] = {"threads": "1,2", "dtypes": ",".join(DTYPES), "quick": False}  # others: None
+_NOTHING_TO_DRAW = (
+    "[bench] rows must include mode neox or normal, or measured rows of growth, for --plot but got neither."
+)
 WAITING = "waiting for other programs to use less of the processor"
 
 
@@ -49,8 +53,8 @@ def bench(
     rows: Annotated[
         str | None, typer.Option(help="Only rows whose name matches, e.g. 'prefill.*bf16' or '^decode'.")
     ] = None,
-    threads: Annotated[str, typer.Option(help="Thread counts, one process each.")] = "1,2",
-    dtypes: Annotated[str, typer.Option(help="Some of f32,f16,bf16.")] = ",".join(DTYPES),
+    threads: Annotated[str, typer.Option(help="Thread counts, one process each.")] = _DEFAULTS["threads"],
+    dtypes: Annotated[str, typer.Option(help="Some of f32,f16,bf16.")] = _DEFAULTS["dtypes"],
     modes: Annotated[
         str | None, typer.Option(help="Some of neox,normal; forms have modes of their own.")
     ] = None,
@@ -99,7 +103,9 @@ def bench(
     torch, transformers, ONNX Runtime and ggml; norm-rope: rms_norm_rope,
     with its parts and transformers' Qwen3; qkv: qkv_norm_rope_cache, with
     the chains of torch, transformers and ONNX Runtime; patched: a norm, decode
-    steps and a prefill after apply_npu_rope, also with fused attention modules.
+    steps and a prefill after apply_npu_rope, also with fused attention modules;
+    gradient: rms_norm, rope and rotary_mul under autograd, for a decoded token
+    and a batch in training.
     All in f32, f16, bf16, with 1 and 2 threads.
     Rows that are measured only if --rows names them: patched families,
     apply_npu_rope on 15 families of models, in f32 and bf16 (more than an hour);
@@ -132,11 +138,17 @@ def bench(
 
       npu-rope bench --rows '^prefill' --peers none --isa avx2
     """
-    require_writable("bench", output=output, plot=plot, markdown=markdown)
+    read = [("from", path) for path in earlier or ()]
+    require_writable("bench", read, output=output, plot=plot, markdown=markdown)
     if plot is not None and (reason := timeline_plot.refusal(plot.with_suffix(plot.suffix.lower()))):
         raise usage_error(f"[bench] plot {reason}")
     page = "" if markdown is None else _page(markdown)
+    measuring: dict[str, Any] = {"rows": rows, "threads": threads, "dtypes": dtypes, "modes": modes}
+    measuring |= {"peers": peers, "seconds": seconds, "ggml-lib": ggml_lib, "isa": isa, "quick": quick}
     if earlier:
+        for name, value in measuring.items():
+            if value != _DEFAULTS.get(name):
+                raise usage_error(f"[bench] {name} must come without --from but got {value}.")
         runs = _read_all(earlier)
         if len(runs) > 1 and (format_ is not BenchFormat.CONSOLE or plot is not None):
             given = "plot" if format_ is BenchFormat.CONSOLE else f"format {format_.value}"
@@ -145,12 +157,11 @@ def bench(
             _drawing(runs[0])  # refuse before anything is written
     else:
         options = _options(quick, rows, threads, dtypes, modes, peers, seconds, ggml_lib, isa)
+        if plot is not None and not _can_be_drawn(options):
+            raise usage_error(_NOTHING_TO_DRAW)
         with termination_as_interrupt():
             runs = [_measure(options)]
     results = runs[0]
-    if markdown is not None:
-        with replacing(markdown) as stream:
-            stream.write(report.into_page(runs, page))
     with stream_to(output) as stream:
         writer = {
             BenchFormat.JSON: report.write_json,
@@ -163,6 +174,9 @@ def bench(
             report.write_console(runs, stream)
     if output is not None:
         print(f"report written to {output}", file=sys.stderr)
+    if markdown is not None:
+        with replacing(markdown) as stream:
+            stream.write(report.into_page(runs, page))
     if plot is not None:
         draw = _drawing(results)
         with replacing(plot, "wb") as stream:
@@ -171,14 +185,19 @@ def bench(
     raise typer.Exit(1 if bad or any(run.problems for run in runs) else 0)
 
 
+def _can_be_drawn(options: BenchOptions) -> bool:
+    """Return whether _drawing() accepts the rows if all are measured."""
+    rows = [row for count in options.threads for row in options.chosen_rows(count)]
+    return any(row.mode in MODES or row.group == growth_rows.GROUP for row in rows)
+
+
 def _drawing(results: Results) -> Callable[[Results, IO[bytes], str], None]:
     """Return the function that draws the results."""
     draw, shown = plotting.draw, plotting.drawn_figures(results)
     if not shown:
         draw, shown = growth_plot.draw, growth_plot.drawn_figures(results)
     if not shown:
-        needed = "must include mode neox or normal, or measured rows of growth, for --plot"
-        raise usage_error(f"[bench] rows {needed} but got neither.")
+        raise usage_error(_NOTHING_TO_DRAW)
     panels = len({(figure["group"], figure["shape"], figure["threads"]) for figure in shown})
     if panels > MOST_PANELS:
         raise usage_error(f"[bench] rows must have at most {MOST_PANELS} panels but got {panels}.")
@@ -218,7 +237,7 @@ def _page(path: Path) -> str:
 def _some_of(name: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
     chosen = tuple(word.strip() for word in text.split(",") if word.strip())
     if not chosen or any(word not in known for word in chosen):
-        raise usage_error(f"[bench] {name} must be some of {','.join(known)} but got {text}.")
+        raise usage_error(f"[bench] {name} must be some of {','.join(known)} but got {text or 'nothing'}.")
     return chosen
 
 
@@ -233,7 +252,9 @@ def _pattern(name: str, text: str | None) -> str | None:
 def _threads(text: str) -> tuple[int, ...]:
     counts = numbers(text)
     if not counts or min(counts) < 1 or max(counts) > MOST_THREADS:
-        raise usage_error(f"[bench] threads must be numbers of 1 to {MOST_THREADS} like 1,2 but got {text}.")
+        raise usage_error(
+            f"[bench] threads must be numbers of 1 to {MOST_THREADS} like 1,2 but got {text or 'nothing'}."
+        )
     return counts
 
 
@@ -267,6 +288,8 @@ def _options(
     ggml_lib: str | None,
     isa: str | None,
 ) -> BenchOptions:
+    if (backend := os.environ.get(backends.ENVIRONMENT_VARIABLE)) not in (None, "", "cpu"):
+        raise usage_error(f"[bench] {backends.ENVIRONMENT_VARIABLE} must be cpu or unset but got {backend}.")
     if optional_torch.torch is None:
         raise usage_error(
             f"[bench] torch must be importable but {optional_torch.cause}.\n{optional_torch.remedy}"

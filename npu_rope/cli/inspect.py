@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from ascend_sim import timeline_plot
-from ascend_sim.files import replacing, unwritable
+from ascend_sim.files import replacing
 from ascend_sim.texts import printable
 from rich.console import Console
 from rich.markup import escape
@@ -19,7 +19,7 @@ from rich.table import Table
 from npu_rope import RopeMode, RopeParams, backends, rope
 from npu_rope.cli import inspect_plot
 from npu_rope.cli.inspect_model import LayerRope, ModelFile, ranges, read
-from npu_rope.cli.usage import usage_error
+from npu_rope.cli.usage import require_writable, usage_error
 from npu_rope.errors import BackendUnavailable
 from npu_rope.optional_torch import torch
 from npu_rope.rope_attributes import AXIS_NAMES
@@ -63,8 +63,9 @@ def inspect(
       npu-rope inspect gemma-3/config.json --layer-type sliding_attention --json
     """
     try:
-        if plot is not None and (reason := timeline_plot.refusal(plot) or unwritable(plot)):
+        if plot is not None and (reason := timeline_plot.refusal(plot)):
             raise ValueError(f"[inspect] plot {reason}")
+        require_writable("inspect", [("file", file)], plot=plot)
         model = read(file, layer_type, layer, n_ctx)
     except (ValueError, TypeError, ImportError, OSError) as error:
         raise usage_error(str(error)) from None

@@ -126,8 +126,6 @@ def run_command(
     require_writable("trace", output=output, plot=plot)
     if format_ is TraceFormat.HTML and output is None:
         raise usage_error("[trace] output must name a file for --format html but got nothing.")
-    if output is not None and output == plot:
-        raise usage_error(f"[trace] plot must differ from output but got {plot}.")
     if plot is not None and (reason := timeline_plot.refusal(plot)):
         raise usage_error(f"[trace] plot {reason}")
     try:

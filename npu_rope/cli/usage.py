@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ascend_sim.cli.application import usage_error
-from ascend_sim.files import unwritable
+from ascend_sim.files import shared, unwritable
 
 __all__ = ["numbers", "require_writable", "usage_error"]
 
 
-def require_writable(command: str, **files: Path | None) -> None:
-    """Raise a usage error for the first option whose file cannot be written."""
+def require_writable(command: str, read: Sequence[tuple[str, Path]] = (), **files: Path | None) -> None:
+    """Raise a usage error for the first option whose file cannot be written, or is another option's file.
+
+    Args:
+        command: the command's name in the message.
+        read: the files that the command reads, with the names of their options.
+        files: the files that it writes.
+    """
     for name, path in files.items():
         if path is not None and (reason := unwritable(path)):
             raise usage_error(f"[{command}] {name} {reason}")
+    if reason := shared(read, **files):
+        raise usage_error(f"[{command}] {reason}")
 
 
 def numbers(text: str) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ import secrets
 import shutil
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -22,7 +22,17 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 # Whether a JSON file can have such a character in a text: escaped, or, above 126, as it is.
 _MAY_HAVE_CONTROL = re.compile(r"\\[ubfr]|[\x7f-\x9f]")
 
-__all__ = ["bytes_of", "cause_of", "is_number", "json_of", "remove", "replacing", "stream_to", "unwritable"]
+__all__ = [
+    "bytes_of",
+    "cause_of",
+    "is_number",
+    "json_of",
+    "remove",
+    "replacing",
+    "shared",
+    "stream_to",
+    "unwritable",
+]
 
 
 def cause_of(error: Exception) -> str:
@@ -62,6 +72,18 @@ def unwritable(path: Path) -> str | None:
         temporary.unlink()
     except OSError as error:
         return f"must be a file one may write but got {path}: {error.strerror}."
+    return None
+
+
+def shared(read: Sequence[tuple[str, Path]], **written: Path | None) -> str | None:
+    """Return None if no written file is also read or written as another, else an error text that begins with
+    its name. None is no file, and devices and pipes may be shared."""
+    names = {path.resolve(): name for name, path in read}
+    for name, path in written.items():
+        if path is not None and not _is_special(path):
+            other = names.setdefault(path.resolve(), name)
+            if other != name:
+                return f"{name} must differ from {other} but got {path}."
     return None
 
 

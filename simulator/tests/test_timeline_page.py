@@ -106,7 +106,14 @@ def test_a_page_that_cannot_be_written_is_refused(compiled, tmp_path):
     both = tmp_path / "x.svg"
     done = command(tmp_path / "trace.json", "--page", both, "--plot", both)
     assert (done.exit_code, done.stderr) == (2, f"[trace] page must differ from plot but got {both}.\n")
-    contents = json.loads((tmp_path / "trace.json").read_text())
+    text = (tmp_path / "trace.json").read_text()
+    done = command(tmp_path / "trace.json", "--page", tmp_path / "." / "trace.json")
+    assert (done.exit_code, done.stderr) == (
+        2,
+        f"[trace] page must differ from file but got {tmp_path / 'trace.json'}.\n",
+    )
+    assert (tmp_path / "trace.json").read_text() == text
+    contents = json.loads(text)
     del contents["traceEvents"]
     (tmp_path / "no-spans.json").write_text(json.dumps(contents))
     done = command(tmp_path / "no-spans.json", "--page", tmp_path / "x.html")

@@ -895,6 +895,76 @@ def test_runs_that_differ_are_not_shown_beside_each_other(changed, difference, t
     assert difference in text
 
 
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("--from=a.json", "--output=a.json"), "output must differ from from but got a.json."),
+        (("--from=a.json", "--markdown=./a.json"), "markdown must differ from from but got a.json."),
+        (("--from=a.json", "--markdown=b", "--output=b"), "markdown must differ from output but got b."),
+        (("--output=c.svg", "--plot=c.svg"), "plot must differ from output but got c.svg."),
+    ],
+)
+def test_a_file_is_not_read_or_written_twice(names, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = json.dumps(results(figure()).document())
+    (tmp_path / "a.json").write_text(text)
+    outcome = CliRunner().invoke(app, ["bench", *names])
+    assert (outcome.exit_code, outcome.stderr) == (2, f"[bench] {message}\n")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a.json": text}
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("rows", "^norm"),
+        ("threads", "1"),
+        ("dtypes", "f32"),
+        ("modes", "neox"),
+        ("peers", "none"),
+        ("seconds", "1.0"),
+        ("ggml-lib", "x"),
+        ("isa", "avx2"),
+        ("quick", None),
+    ],
+)
+def test_an_option_of_a_measurement_comes_without_an_earlier_run(option, value, tmp_path):
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(results(figure()).document()))
+    words = [f"--{option}"] if value is None else [f"--{option}", value]
+    outcome = CliRunner().invoke(app, ["bench", "--from", str(path), *words])
+    expected = f"[bench] {option} must come without --from but got {value or True}.\n"
+    assert (outcome.exit_code, outcome.stderr) == (2, expected)
+
+
+def test_an_earlier_run_without_a_floors_ratio_has_no_verdict_about_it(tmp_path):
+    one = {"shape": "[1,1,32,128]", "group": "decode"}
+    floor = figure(CALL_FLOOR, "floor") | one
+    del floor["ratio"]
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(results(floor, figure() | one).document()))
+    outcome = CliRunner().invoke(app, ["bench", "--from", str(path)])
+    assert outcome.exit_code == 0, outcome.output
+    assert "x the call floor" not in outcome.output.replace("not measured", "")
+
+
+@pytest.mark.parametrize("backend", ["sim", "reference", "gpu"])
+def test_another_back_end_is_not_measured(backend, monkeypatch):
+    monkeypatch.setenv("NPU_ROPE_BACKEND", backend)
+    outcome = CliRunner().invoke(app, ["bench", "--quick", "--rows", r"^decode \[1,"])
+    message = f"[bench] NPU_ROPE_BACKEND must be cpu or unset but got {backend}.\n"
+    assert (outcome.exit_code, outcome.stderr) == (2, message)
+
+
+def test_a_plot_without_rows_is_refused_before_the_measurement(tmp_path, monkeypatch):
+    monkeypatch.setattr("npu_rope.cli.bench.run", None)
+    plot = ["--plot", str(tmp_path / "p.png")]
+    outcome = CliRunner().invoke(app, ["bench", "--quick", "--rows", r"^norm \[1,", *plot])
+    assert outcome.exit_code == 2
+    assert outcome.stderr.startswith(
+        "[bench] rows must include mode neox or normal, or measured rows of growth"
+    )
+
+
 def test_a_binary_page_is_refused_before_the_measurement(tmp_path):
     page = tmp_path / "page.md"
     page.write_bytes(b"\xff")

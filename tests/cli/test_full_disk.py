@@ -117,6 +117,18 @@ def test_the_page_of_a_benchmark_keeps_its_text(limited, bench_run, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["page.md"]
 
 
+def test_a_page_that_does_not_fit_loses_no_measurement(limited, bench_run, tmp_path):
+    """The results are written before the page."""
+    page, saved = tmp_path / "page.md", tmp_path / "saved.json"
+    shutil.copy(ROOT / "docs" / "benchmarks.md", page)
+    files = ("--format", "json", "--output", saved, "--markdown", page)
+    done = limited(100_000, "bench", "--from", bench_run, *files)
+    assert done.returncode == 2
+    assert done.stderr == f"report written to {saved}\n{FULL}"
+    assert json.loads(saved.read_text())["rows"] == json.loads(bench_run.read_text())["rows"]
+    assert page.read_text() == (ROOT / "docs" / "benchmarks.md").read_text()
+
+
 @pytest.mark.long
 def test_a_timeline_that_fits_only_the_temporary_folder_leaves_no_page(limited, tmp_path):
     shape = ("trace", "rope", "--shape", "1,1,1,64", "--output", tmp_path / "timeline")

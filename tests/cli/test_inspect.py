@@ -291,6 +291,7 @@ def test_the_plot_marks_the_session_and_the_context(config, tmp_path):
 def test_bad_usage_exits_2_with_its_message(config, tmp_path):
     path = config()
     gguf = write(tmp_path / "model.gguf", "llama", LLAMA)
+    path.with_suffix(".svg").write_bytes(path.read_bytes())
     for arguments, message in (
         ((tmp_path / "none",), "[rope] config must be a readable file but got"),
         ((gguf, "--layer-type", "x"), "[inspect] layer-type must be of a config.json but got"),
@@ -299,6 +300,10 @@ def test_bad_usage_exits_2_with_its_message(config, tmp_path):
         (
             (path, "--plot", tmp_path / "no" / "x.png"),
             "[inspect] plot must be a file in an existing folder",
+        ),
+        (
+            (drawn := path.with_suffix(".svg"), "--plot", drawn),
+            "[inspect] plot must differ from file but got",
         ),
         ((config(rope_scaling={"type": "x"}),), "[rope] rope_type must be one of default, linear,"),
     ):

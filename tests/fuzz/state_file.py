@@ -43,6 +43,8 @@ class StateFile:
                 with contextlib.suppress(FileExistsError):  # another run has just made it
                     path.open("x").close()
                 continue
+            except IsADirectoryError:
+                raise BadUsage(f"--state must be a regular file but got {path}") from None
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 file.close()
                 raise BadUsage(f"--state must be a regular file but got {path}")

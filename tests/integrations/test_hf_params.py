@@ -445,6 +445,13 @@ def test_a_named_pipe_is_refused(tmp_path):
         RopeParams.from_hf(tmp_path)
 
 
+def test_a_path_with_a_null_byte_and_bytes_are_refused():
+    with pytest.raises(ValueError, match=r"^\[rope\] config must be a readable file but got 'x\\x00y'\.$"):
+        RopeParams.from_hf("x\0y")
+    with pytest.raises(TypeError, match=r"^\[rope\] config must be a path, a dict or a .* but got bytes\."):
+        RopeParams.from_hf(b"/x")
+
+
 def test_a_file_of_nested_brackets_is_refused(tmp_path):
     (tmp_path / "config.json").write_text("[" * 100_000)
     with pytest.raises(ValueError, match=r"^\[rope\] config must be a JSON file but got"):

@@ -756,6 +756,12 @@ def main(given: Sequence[str] | None = None, known: Callable[[], dict[str, Area]
         if file is not None:
             file.close()
     report(judged)
+    if not any(judged.values()):
+        rule = (
+            f"--only must match a mutant but got {options.only}" if options.only else "no mutant was judged"
+        )
+        print(f"mutate_kernels.py: {rule}", file=sys.stderr)
+        return 2
     is_whole = not options.only and options.count is None  # a share is required only if all mutants run
     reached = all(share_of(o) >= REQUIRED_SHARES.get(name, 0) for name, o in judged.items()) or not is_whole
     return 0 if reached and not any(o.state == SURVIVED for of in judged.values() for o in of) else 1

@@ -194,6 +194,19 @@ def test_options_that_are_no_time_or_number_of_jobs_are_refused(capsys, option, 
     assert rule in error
 
 
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--only", "nomatch"), "--only must match a mutant but got nomatch"),
+        (("--minutes", "0"), "no mutant was"),
+    ],
+)
+def test_a_run_that_judges_nothing_is_no_success(tmp_path, capsys, options, reason):
+    status, _, errors = run(tmp_path, capsys, *options)
+    assert status == 2
+    assert f"mutate_kernels.py: {reason}" in errors
+
+
 def test_the_documentation_counts_the_outcomes_that_are_kept():
     """The rows of the samples whose outcomes are in tests/mutants/outcomes."""
     rows = {

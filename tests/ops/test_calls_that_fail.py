@@ -16,6 +16,7 @@ from npu_rope.optional_torch import torch
 if torch is None:
     pytest.skip("torch is not installed", allow_module_level=True)
 
+P4 = RopeParams(4)
 TOKENS = 2**44  # of 64 elements: more bytes than a process can address
 
 
@@ -179,3 +180,26 @@ def test_odd_arguments_of_the_fused_operator_are_named(q, named, text):
     x = torch.ones(4, 2, 8)
     with pytest.raises(ValueError, match=rf"^\[qkv_norm_rope_cache\] {re.escape(text)}\.$"):
         npu_rope.qkv_norm_rope_cache(q, x, x, torch.arange(4), RopeParams(8), **named)
+
+
+@pytest.mark.parametrize("count", [5, 65, 66, 80, 300])
+def test_a_tensor_may_have_any_number_of_dimensions(count):
+    """torch limits none. An operator computes it or refuses it."""
+    x, token = torch.ones((1,) * count + (4,)), torch.zeros(1, dtype=torch.int32)
+    for result in (
+        npu_rope.rms_norm(x, torch.ones(4), epsilon=0),
+        npu_rope.add_rms_norm(x, x * 0, torch.ones(4), epsilon=0)[0],
+        npu_rope.rms_norm_backward(x, x, torch.ones(4))[0] + 1,
+    ):
+        assert result.shape == x.shape
+        torch.testing.assert_close(result.view(-1), x.view(-1))
+    for call in (
+        lambda: npu_rope.rope(x, token, P4),
+        lambda: npu_rope.rope(x, token, P4, backend="cpu"),
+        lambda: npu_rope.rope_qk(x, x, token, P4),
+        lambda: npu_rope.rotary_mul(x, x, x),
+        lambda: npu_rope.rotary_embedding(x, torch.ones(2, 2), torch.ones(2, 2)),
+        lambda: npu_rope.rope_(x.clone(), token, P4),
+    ):
+        with pytest.raises(ValueError, match=r"must have shape \[B,.* but got \[1, 1, 1, 1, 1, "):
+            call()

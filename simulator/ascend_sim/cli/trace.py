@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ascend_sim import timeline, timeline_page, timeline_plot
 from ascend_sim.cli.application import usage_error
-from ascend_sim.files import cause_of, json_of, replacing, unwritable
+from ascend_sim.files import cause_of, json_of, replacing, shared, unwritable
 from ascend_sim.texts import printable
 
 MOST_BYTES = 1 << 28  # of a timeline: a launch with a million instructions has one of this size
@@ -46,8 +46,8 @@ def trace(
         raise usage_error(f"[trace] plot {fault}")
     if page is not None and (fault := unwritable(page)):
         raise usage_error(f"[trace] page {fault}")
-    if page is not None and page == plot:
-        raise usage_error(f"[trace] page must differ from plot but got {page}.")
+    if fault := shared([("file", file)], plot=plot, page=page):
+        raise usage_error(f"[trace] {fault}")
     try:
         contents = json_of(file, MOST_BYTES)
         summary = {"call": file.name, **_summary_of(contents)}
