@@ -3,9 +3,9 @@
 //   dx     = r (g - N mean(g N))
 //   dscale = the sum of grad * (N as the forward pass rounds it) over the rows that share the scale
 //
-// 16-bit tensors of one type are computed in float32, all others in double; dscale is always added in double. Rows that
-// share a scale are summed in groups. The number of groups depends on the shape only, so that the result has the same
-// bits for any number and order of threads.
+// 16-bit tensors of one type are computed in float32, all others in double. dscale is added in double, in the former
+// from the sums of up to four rows in float32. Rows that share a scale are summed in groups. The number
+// of groups depends on the shape only, so that the result has the same bits for any number and order of threads.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -80,7 +80,7 @@ public:
           scales_(job, memory),
           rows_per_block_(rows_per_block(job.shape.n)) {}
 
-    // Writes dx of `count` rows, and adds to the n sums of dscale, row by row. sums may be NULL.
+    // Writes dx of `count` rows, and adds to the n sums of dscale. sums may be NULL.
     void run(BackwardOffsets offsets, int64_t count, double* sums) {
         const int64_t x_bytes = job_.format.x_bytes, scale_bytes = job_.format.scale_bytes;
         scale_ = scales_.at(offsets.scale);

@@ -4,6 +4,7 @@
 #include "csrc/cpu/rms_norm_backward_kernels.h"
 
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
 
 #include "csrc/cpu/doubles.h"
@@ -80,7 +81,8 @@ inline void sum_row_in_floats(const typename Element::T* x, const typename Eleme
     for (; i < count; ++i) {
         const double v = Element::to_float(x[i]);
         rest_of_squares += v * v;
-        rest_of_products += double{Element::to_float(grad[i])} * scale[i] * v;
+        const float g = Element::to_float(grad[i]) * scale[i];  // as a float, so that an overflow reaches the sum
+        rest_of_products += double{g} * v;
     }
     *sum_of_squares = squares.total() + rest_of_squares;
     *sum_of_products = products.total() + rest_of_products;
@@ -157,7 +159,8 @@ struct InDoubles {
 };
 
 // The same in float32, for 16-bit tensors. The products of grad with the scale and with the rounded N are exact. The
-// terms of dscale of the rows that are differentiated at a time are added in float32: two roundings.
+// terms of dscale of the rows that are differentiated at a time are added in float32, with two roundings, and their sum
+// in double.
 template <typename Element>
 struct InFloats {
     using Source = typename Element::T;
@@ -185,38 +188,47 @@ private:
         FloatVec terms = grads[0] * n[0];
         if constexpr (kRows == 4) terms = (terms + grads[1] * n[1]) + (grads[2] * n[2] + grads[3] * n[3]);
         static_assert(kRows == 1 || kRows == 4);
+        if (__builtin_expect(!all_finite(terms), 0)) return add_terms_by_lanes<kRows>(terms, grads, n, sums);
         DoubleVec sum[2], low, high;
         AsDoubles<F64>::load_doubles(sums, &sum[0], &sum[1]);
-        if (__builtin_expect(all_finite(terms), 1)) {
-            split(terms, &low, &high);
-            sum[0] += low, sum[1] += high;
-        } else {  // numbers that are finite in double
-            for (int r = 0; r < kRows; ++r) {
-                DoubleVec grad[2];
-                split(grads[r], &grad[0], &grad[1]);
-                split(n[r], &low, &high);
-                sum[0] += grad[0] * low, sum[1] += grad[1] * high;
+        split(terms, &low, &high);
+        AsDoubles<F64>::store_doubles(sums, sum[0] + low, sum[1] + high);
+    }
+
+    // The same, if some terms are not finite as floats. They are added in double.
+    template <int kRows>
+    static void add_terms_by_lanes(FloatVec terms, const FloatVec (&grads)[kRows], const FloatVec (&n)[kRows],
+                                   double* sums) {
+        for (int lane = 0; lane < W; ++lane) {
+            if (std::isfinite(terms[lane])) {
+                sums[lane] += double{terms[lane]};
+            } else {
+                for (int r = 0; r < kRows; ++r) sums[lane] += double{grads[r][lane]} * double{n[r][lane]};
             }
         }
-        AsDoubles<F64>::store_doubles(sums, sum[0], sum[1]);
     }
 };
 
-// Differentiates the last columns of a row, fewer than W, in padded copies.
-template <typename Arithmetic, bool kSums>
-void differentiate_rest(const GradientRow& row, int64_t i, int64_t count, const typename Arithmetic::Scale* scale,
+// Differentiates the last columns of some rows, fewer than W, in padded copies.
+template <typename Arithmetic, int kRows, bool kSums>
+void differentiate_rest(const GradientRow* rows, int64_t i, int64_t count, const typename Arithmetic::Scale* scale,
                         double* sums) {
     using Source = typename Arithmetic::Source;
     using Dx = typename Arithmetic::Dx;
-    const Padded<Source> x(static_cast<const Source*>(row.x) + i, count),
-        grad(static_cast<const Source*>(row.grad) + i, count);
     const Padded<typename Arithmetic::Scale> scales(scale + i, count);
-    Padded<Dx> dx;
+    Padded<Source> x[kRows], grad[kRows];
+    Padded<Dx> dx[kRows];
     Padded<double> sum;
+    GradientRow padded[kRows];
     if constexpr (kSums) sum = Padded<double>(sums + i, count);
-    const GradientRow padded{x.elements, grad.elements, dx.elements, row.inverse, row.mean, nullptr, nullptr, nullptr};
-    Arithmetic::template differentiate<1, kSums, false>(&padded, 0, scales.elements, sum.elements);
-    dx.copy_to(static_cast<Dx*>(row.dx) + i, count);
+    for (int r = 0; r < kRows; ++r) {
+        x[r] = Padded<Source>(static_cast<const Source*>(rows[r].x) + i, count);
+        grad[r] = Padded<Source>(static_cast<const Source*>(rows[r].grad) + i, count);
+        padded[r] = {x[r].elements, grad[r].elements, dx[r].elements, rows[r].inverse,
+                     rows[r].mean,  nullptr,          nullptr,        nullptr};
+    }
+    Arithmetic::template differentiate<kRows, kSums, false>(padded, 0, scales.elements, sum.elements);
+    for (int r = 0; r < kRows; ++r) dx[r].copy_to(static_cast<Dx*>(rows[r].dx) + i, count);
     if constexpr (kSums) sum.copy_to(sums + i, count);
 }
 
@@ -237,8 +249,7 @@ void differentiate_rows(const GradientBlock& block, int first) {
         }
         Arithmetic::template differentiate<kRows, kSums, kStoring == StoreMode::kStreamed>(rows, i, scale, sums);
     }
-    if (i == count) return;
-    for (const GradientRow& row : rows) differentiate_rest<Arithmetic, kSums>(row, i, count - i, scale, sums);
+    if (i < count) differentiate_rest<Arithmetic, kRows, kSums>(rows, i, count - i, scale, sums);
 }
 
 template <typename Arithmetic, StoreMode kStoring, bool kSums>

@@ -33,7 +33,7 @@ struct GradientBlock {
     int rows;
     int64_t count;       // of columns
     const void* scale;   // of these columns: in double, for the kernels in float32 in float32
-    double* sums;        // of dscale's terms, to which the block's are added row by row; NULL: not needed
+    double* sums;        // of dscale's terms, to which the block's are added; NULL: not needed
     int64_t grad_bytes;  // of an element of grad_ahead
 };
 using DifferentiateFn = void (*)(const GradientBlock&);

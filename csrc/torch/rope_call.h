@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "csrc/core/packed_attributes.h"
 #include "csrc/torch/errors.h"

@@ -23,6 +23,7 @@ from npu_rope.bench import page as bench_page
 from npu_rope.bench import plot as plotting
 from npu_rope.bench.rope_rows import DTYPES, MODES
 from npu_rope.bench.run import BenchOptions, Results, run
+from npu_rope.bench.targets import Figures
 from npu_rope.cli.termination import termination_as_interrupt
 from npu_rope.cli.usage import numbers, require_writable, usage_error
 from npu_rope.errors import BackendUnavailable
@@ -30,7 +31,8 @@ from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlUnavailable, find_li
 
 MOST_PANELS = 100  # of a plot: a shape with a thread count has one
 MOST_THREADS = 1024  # of a call; torch crashes with some larger numbers
-_DEFAULTS: dict[str, Any] = {"threads": "1,2", "dtypes": ",".join(DTYPES), "quick": False}  # others: None
+# The parameters of a measurement.
+_MEASURING = ("rows", "threads", "dtypes", "modes", "peers", "seconds", "ggml_lib", "isa", "quick")
 _NOTHING_TO_DRAW = (
     "[bench] rows must include mode neox or normal, or measured rows of growth, for --plot but got neither."
 )
@@ -47,14 +49,15 @@ class BenchFormat(str, Enum):
 
 
 def bench(
+    ctx: typer.Context,
     quick: Annotated[
         bool, typer.Option("--quick", help="A tenth of a second per row, mode neox only: a first look.")
     ] = False,
     rows: Annotated[
         str | None, typer.Option(help="Only rows whose name matches, e.g. 'prefill.*bf16' or '^decode'.")
     ] = None,
-    threads: Annotated[str, typer.Option(help="Thread counts, one process each.")] = _DEFAULTS["threads"],
-    dtypes: Annotated[str, typer.Option(help="Some of f32,f16,bf16.")] = _DEFAULTS["dtypes"],
+    threads: Annotated[str, typer.Option(help="Thread counts, one process each.")] = "1,2",
+    dtypes: Annotated[str, typer.Option(help="Some of f32,f16,bf16.")] = ",".join(DTYPES),
     modes: Annotated[
         str | None, typer.Option(help="Some of neox,normal; forms have modes of their own.")
     ] = None,
@@ -143,12 +146,12 @@ def bench(
     if plot is not None and (reason := timeline_plot.refusal(plot.with_suffix(plot.suffix.lower()))):
         raise usage_error(f"[bench] plot {reason}")
     page = "" if markdown is None else _page(markdown)
-    measuring: dict[str, Any] = {"rows": rows, "threads": threads, "dtypes": dtypes, "modes": modes}
-    measuring |= {"peers": peers, "seconds": seconds, "ggml-lib": ggml_lib, "isa": isa, "quick": quick}
     if earlier:
-        for name, value in measuring.items():
-            if value != _DEFAULTS.get(name):
-                raise usage_error(f"[bench] {name} must come without --from but got {value}.")
+        for name in _MEASURING:
+            source = ctx.get_parameter_source(name)
+            if source is not None and source.name == "COMMANDLINE":
+                given = f"{name.replace('_', '-')} must come without --from but got {ctx.params[name]}"
+                raise usage_error(f"[bench] {given}.")
         runs = _read_all(earlier)
         if len(runs) > 1 and (format_ is not BenchFormat.CONSOLE or plot is not None):
             given = "plot" if format_ is BenchFormat.CONSOLE else f"format {format_.value}"
@@ -157,8 +160,8 @@ def bench(
             _drawing(runs[0])  # refuse before anything is written
     else:
         options = _options(quick, rows, threads, dtypes, modes, peers, seconds, ggml_lib, isa)
-        if plot is not None and not _can_be_drawn(options):
-            raise usage_error(_NOTHING_TO_DRAW)
+        if plot is not None:
+            _require_panels(options)
         with termination_as_interrupt():
             runs = [_measure(options)]
     results = runs[0]
@@ -185,10 +188,22 @@ def bench(
     raise typer.Exit(1 if bad or any(run.problems for run in runs) else 0)
 
 
-def _can_be_drawn(options: BenchOptions) -> bool:
-    """Return whether _drawing() accepts the rows if all are measured."""
+def _require_panels(options: BenchOptions) -> None:
+    """Raise a usage error if _drawing() refuses the rows, all of which are measured."""
     rows = [row for count in options.threads for row in options.chosen_rows(count)]
-    return any(row.mode in MODES or row.group == growth_rows.GROUP for row in rows)
+    kinds = [[row for row in rows if row.mode == mode] for mode in MODES]
+    kinds.append([row for row in rows if row.group == growth_rows.GROUP])
+    drawn = next(filter(None, kinds), [])
+    _require_drawable([{"group": r.group, "shape": r.shape, "threads": r.threads} for r in drawn])
+
+
+def _require_drawable(figures: Figures) -> None:
+    """Raise a usage error if a plot has no panel or too many."""
+    panels = len({(figure["group"], figure["shape"], figure["threads"]) for figure in figures})
+    if panels == 0:
+        raise usage_error(_NOTHING_TO_DRAW)
+    if panels > MOST_PANELS:
+        raise usage_error(f"[bench] rows must have at most {MOST_PANELS} panels but got {panels}.")
 
 
 def _drawing(results: Results) -> Callable[[Results, IO[bytes], str], None]:
@@ -196,11 +211,7 @@ def _drawing(results: Results) -> Callable[[Results, IO[bytes], str], None]:
     draw, shown = plotting.draw, plotting.drawn_figures(results)
     if not shown:
         draw, shown = growth_plot.draw, growth_plot.drawn_figures(results)
-    if not shown:
-        raise usage_error(_NOTHING_TO_DRAW)
-    panels = len({(figure["group"], figure["shape"], figure["threads"]) for figure in shown})
-    if panels > MOST_PANELS:
-        raise usage_error(f"[bench] rows must have at most {MOST_PANELS} panels but got {panels}.")
+    _require_drawable(shown)
     return draw
 
 

@@ -215,8 +215,10 @@ def rms_norm_backward(
         halves = backend == "cpu" and computes_gradients_in_floats(call)
         if halves:
             fits = (1 / rms <= MOST_INVERSE * NEAR) & (NEAR / rms >= LEAST_INVERSE)
-            fits &= np.abs(mean) <= MOST_MEAN * NEAR
-            lost = SMALLEST_SUBNORMAL["float32"] * (4 + np.abs(normalized)) * (4 + magnitude + 1 / rms) / rms
+            fits &= np.abs(mean) - 8 * UNIT_ROUNDOFF["float32"] * magnitude <= MOST_MEAN * NEAR
+            lost = SMALLEST_SUBNORMAL["float32"] * (
+                (4 + np.abs(normalized)) * (4 + magnitude + 1 / rms) / rms + 1
+            )
             dx_bound = np.where(fits, 16 * UNIT_ROUNDOFF["float32"] * magnitude_sum + lost, dx_bound)
         normalized_error_bound = normalized_error_on(backend, call.n)
         if on_device:

@@ -78,10 +78,10 @@ def unwritable(path: Path) -> str | None:
 def shared(read: Sequence[tuple[str, Path]], **written: Path | None) -> str | None:
     """Return None if no written file is also read or written as another, else an error text that begins with
     its name. None is no file, and devices and pipes may be shared."""
-    names = {path.resolve(): name for name, path in read}
+    names = {os.path.realpath(path): name for name, path in read}
     for name, path in written.items():
         if path is not None and not _is_special(path):
-            other = names.setdefault(path.resolve(), name)
+            other = names.setdefault(os.path.realpath(path), name)
             if other != name:
                 return f"{name} must differ from {other} but got {path}."
     return None
@@ -164,7 +164,7 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
         with path.open(mode, **text_mode) as stream:  # type: ignore[call-overload]
             yield stream
         return
-    target = path.resolve()  # replace the file that a symbolic link names
+    target = Path(os.path.realpath(path))  # replace the file that a symbolic link names
     temporary = _temporary_name(target)
     stream = temporary.open(mode.replace("w", "x"), **text_mode)  # type: ignore[call-overload]
     try:
@@ -180,7 +180,7 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
 def remove(path: Path) -> None:
     """Remove the file that :func:`replacing` would replace, if it exists. Devices and pipes stay."""
     if not _is_special(path):
-        path.resolve().unlink(missing_ok=True)
+        Path(os.path.realpath(path)).unlink(missing_ok=True)
 
 
 @contextmanager
@@ -198,5 +198,5 @@ def _is_special(path: Path) -> bool:
 
 
 def _temporary_name(path: Path) -> Path:
-    target = path.resolve()
+    target = Path(os.path.realpath(path))
     return target.with_name(f".{target.name}.{secrets.token_hex(4)}")

@@ -178,6 +178,21 @@ def test_a_broken_rule_gives_exit_status_1_and_writes_nothing():
     assert files() == ["broken.cpp"]
 
 
+def test_a_file_is_not_written_twice_or_over_the_source():
+    Path("add.cpp").write_bytes(ADD.read_bytes())
+    for arguments, fault in (
+        ((*VECTORS, "--trace", "add.cpp"), "trace must differ from source but got add.cpp."),
+        (
+            (*VECTORS[:2], "out:float32[1003]=z.json", "--trace", "z.json"),
+            "argument 2 must differ from trace but got z.json.",
+        ),
+    ):
+        done = ascend_sim_command("kernel", "add.cpp", "add_custom", *arguments, *TILING)
+        assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"[sim] {fault}\n")
+    assert files() == ["add.cpp"]
+    assert Path("add.cpp").read_bytes() == ADD.read_bytes()
+
+
 def test_a_compile_error_gives_exit_status_1_and_the_compiler_s_message():
     Path("wrong.cpp").write_text("int f() { return nosuch; }\n")
     done = ascend_sim_command("kernel", "wrong.cpp", "f")

@@ -113,6 +113,12 @@ def test_a_page_that_cannot_be_written_is_refused(compiled, tmp_path):
         f"[trace] page must differ from file but got {tmp_path / 'trace.json'}.\n",
     )
     assert (tmp_path / "trace.json").read_text() == text
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    done = command(loop, "--page", tmp_path / "x.html")
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"[trace] file must be a timeline of ascend_sim but got {loop}: ")
+    loop.unlink()
     contents = json.loads(text)
     del contents["traceEvents"]
     (tmp_path / "no-spans.json").write_text(json.dumps(contents))

@@ -162,6 +162,36 @@ def test_rows_that_do_not_fit_float32_beside_usual_ones(dtype, n, isa, library, 
     assert bytes_of(changed[kept]) == bytes_of(results[0][kept])
 
 
+@pytest.mark.parametrize("n", [3, 16, 19, 33])
+@pytest.mark.parametrize("isa", SUPPORTED)
+def test_a_product_with_the_scale_beyond_float32_where_x_is_0(n, isa, force_isa):
+    force_isa(isa)
+    x, grad, scale = np.full((1, n), 2.0**40), np.ones((1, n)), np.ones(n)
+    x[0, -1], grad[0, -1], scale[-1] = 0, 2.0**100, 2.0**30
+    arrays = [a.astype(NUMPY_DTYPES["bfloat16"]) for a in (grad, x, scale)]
+    dx, _ = rms_norm_backward(*arrays, epsilon=0, backend="cpu")
+    expected, _ = rms_norm_backward(grad, x, scale, epsilon=0, stash_type=11)
+    np.testing.assert_allclose(dx.astype(float), expected, rtol=2.0**-7, atol=2.0**-60)
+
+
+def test_the_bits_of_dscale_depend_on_no_instruction_set(library):
+    """The sum of these terms depends on the order, in vectors and behind them, also beside an overflow."""
+    bf16 = NUMPY_DTYPES["bfloat16"]
+    for n in (16, 20, 24, 31, 40):
+        for overflows in (False, True):
+            x, grad, results = np.ones((5, n)), np.ones((5, n)), set()
+            grad[:] = np.array([[1], [2.0**-8], [2.0**-40], [0], [0]])
+            if overflows:
+                grad[:4, 0], x[:, 0] = [2.0**127, 2.0**127, -(2.0**127), -(2.0**127)], 4
+            scale = np.where(np.arange(n) == 0, 0, 1)
+            arrays = [a.astype(bf16) for a in (grad, x, scale)]
+            for isa in SUPPORTED:
+                library.force_isa(isa)
+                results.add(bytes_of(rms_norm_backward(*arrays, epsilon=0, backend="cpu")[1]))
+            library.force_isa(None)
+            assert len(results) == 1, (n, overflows)
+
+
 @pytest.mark.parametrize("isa", SUPPORTED)
 def test_a_mean_of_products_beyond_float32_times_normalized(isa, force_isa):
     """N times the mean of g N is larger than float32's largest number, and dx is not."""

@@ -23,7 +23,7 @@ from ascend_sim.cli.operator_call import CallTexts, OperatorFiles, run_operator
 from ascend_sim.cli.outcome import Outcome
 from ascend_sim.compiler import CompileFailed, compile_soc
 from ascend_sim.errors import Unavailable, bad_value
-from ascend_sim.files import replacing, unreadable, unwritable
+from ascend_sim.files import replacing, shared, unreadable, unwritable
 from ascend_sim.kernels import ArrayArgument, Kernel, KernelBroken, Out, Part, compile
 from ascend_sim.library import DEFAULT_SOC, Options, figures_of
 from ascend_sim.operator_host import HostCodeFailed
@@ -182,6 +182,10 @@ def kernel(
         raise usage_error(f"[sim] source {fault}")
     if trace is not None and (fault := unwritable(trace)):
         raise usage_error(f"[sim] trace {fault}")
+    sources = [("source", source), *([("definition", definition)] if definition else [])]
+    sources += [("tiling", Path(text.removeprefix("@"))) for text in tiling or ()]
+    if fault := shared(sources, trace=trace):
+        raise usage_error(f"[sim] {fault}")
     try:
         reference_function = _reference_of(reference)
         tiling_values = Tiling(b"", tiling_key, block_dim, workspace)
@@ -225,6 +229,9 @@ def kernel(
                 kernel_arguments = arguments_of(arguments or (), seed)
                 outcome = _run_entry(compiled, kernel_arguments, tiling_values, options, reference_function)
                 outcome.call = f"{source.name}: {entry}"
+            results = {f"argument {n}": argument.file for n, argument in enumerate(outcome.arguments)}
+            if fault := shared(sources, trace=trace, **results):
+                raise bad_value(fault)
             if trace is not None:
                 with unfinished_trace.open("rb") as written, replacing(trace, "wb") as stream:
                     shutil.copyfileobj(written, stream)
