@@ -73,6 +73,10 @@ HOSTILE = [0, -1, 1, 2, 7, 2**31, 2**63, 10**400, -0.5, 1e308, 5e-324, float("na
            10**300, "", "x", "\u2028", "</script><b>", "[red]", "\x1b[31m", "\x9b", "\ud800", "$x$", r"$\x{$",
            "=1+1", "a | b", [], {}, [[]], [{}], {"x": [1]}]  # fmt: skip
 
+COMMANDS = typer.Typer()
+COMMANDS.command()(bench)
+CONTEXT = typer.Context(typer.main.get_command(COMMANDS))  # of a command line that no option is given on
+
 # ---- complete files --------------------------------------------------------------------------------------
 
 
@@ -250,7 +254,7 @@ def show_runs(data: atheris.FuzzedDataProvider) -> None:
         "markdown": markdown,
         "earlier": paths,
     }
-    bench(**options)
+    bench(CONTEXT, **options)
 
 
 def show_configuration(data: atheris.FuzzedDataProvider) -> None:
