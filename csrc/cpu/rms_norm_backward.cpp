@@ -3,9 +3,10 @@
 //   dx     = r (g - N mean(g N))
 //   dscale = the sum of grad * (N as the forward pass rounds it) over the rows that share the scale
 //
-// 16-bit tensors of one type are computed in float32, all others in double. dscale is added in double, in the former
-// from the sums of up to four rows in float32. Rows that share a scale are summed in groups. The number
-// of groups depends on the shape only, so that the result has the same bits for any number and order of threads.
+// If all tensors have the same 16-bit type, the arithmetic is in float32, and the terms of dscale of up to four rows
+// are added in float32 before they are added in double. Otherwise all arithmetic is in double. Rows that share a scale
+// are summed in groups. The number of groups depends on the shape only, so that the result has the same bits for any
+// number and order of threads.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -110,8 +111,8 @@ private:
     // rows whose terms are added in float32.
     //
     // With the limits above, no number overflows but a dx that is beyond its type, and terms of dscale, which are then
-    // added in double. Below 2^-126 a rounding is at most 2^-150 instead. All of these together are less than 2^-149 (4
-    // + |N|) (4 + mean|g N| + 1 / RMS) / RMS.
+    // added in double. Below 2^-126 a rounding is at most 2^-150 instead. All of these together are less than
+    // 2^-149 ((4 + |N|) (4 + mean|g N| + 1 / RMS) / RMS + 1).
     void run_block_in_floats(double* sums) {
         rows_at_ = -1;
         const int64_t n = job_.shape.n;

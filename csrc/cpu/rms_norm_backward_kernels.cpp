@@ -158,7 +158,7 @@ struct InDoubles {
     }
 };
 
-// The same in float32, for 16-bit tensors. The products of grad with the scale and with the rounded N are exact. The
+// Differentiates 16-bit tensors in float32. The products of grad with the scale and with the rounded N are exact. The
 // terms of dscale of the rows that are differentiated at a time are added in float32, with two roundings, and their sum
 // in double.
 template <typename Element>
@@ -195,7 +195,7 @@ private:
         AsDoubles<F64>::store_doubles(sums, sum[0] + low, sum[1] + high);
     }
 
-    // The same, if some terms are not finite as floats. They are added in double.
+    // Adds terms of which some are not finite as floats. Those are added in double.
     template <int kRows>
     static void add_terms_by_lanes(FloatVec terms, const FloatVec (&grads)[kRows], const FloatVec (&n)[kRows],
                                    double* sums) {

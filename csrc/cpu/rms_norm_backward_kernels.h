@@ -10,8 +10,8 @@
 namespace npu_rope {
 
 // Columns of a row of rms_norm_backward. x and scale are float32 or narrower, and the stash type is float32. N and g
-// are those of rms_norm_backward.cpp's formula. The kernels in double read x and grad as float32. Those in float32 read
-// them in their own type, which is then the type of all tensors.
+// are those of rms_norm_backward.cpp's formula. The kernels in double read x and grad as float32. The kernels in
+// float32 read them in the 16-bit type that all tensors of the call have.
 struct GradientRow {
     const void* x;
     const void* grad;
@@ -51,8 +51,8 @@ struct RmsNormBackwardKernels {
     // Write dx, and add to the sums. Indexed by x's type (float32, float16 or bfloat16), dx's StoreMode, and whether
     // the block has sums. With kStreamed, each row's dx is as NormalizeJob::storing requires.
     const DifferentiateFn (*differentiate[3])[2];
-    // The same in float32, and the sums of sum_rows from groups that are added in float32. Only for tensors in float16
-    // (1) or bfloat16 (2).
+    // differentiate and sum_rows with arithmetic in float32, for calls whose tensors are all float16 (1) or all
+    // bfloat16 (2). A group of squares or products is added in float32, and the groups in double.
     const DifferentiateFn (*differentiate_in_floats[3])[2];
     void (*sum_rows_in_floats[3])(const GradientBlock&, RowSums*);
     // Converts float16 (1) or bfloat16 (2) to float32.

@@ -757,9 +757,9 @@ def main(given: Sequence[str] | None = None, known: Callable[[], dict[str, Area]
             file.close()
     report(judged)
     if not any(judged.values()):
-        rule = (
-            f"--only must match a mutant but got {options.only}" if options.only else "no mutant was judged"
-        )
+        labels = (m.label() for area in chosen.values() for m in area.mutants())
+        is_any = any(re.search(options.only, label) for label in labels)
+        rule = "no mutant was judged" if is_any else f"--only must match a mutant but got {options.only}"
         print(f"mutate_kernels.py: {rule}", file=sys.stderr)
         return 2
     is_whole = not options.only and options.count is None  # a share is required only if all mutants run

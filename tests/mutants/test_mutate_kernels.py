@@ -199,6 +199,7 @@ def test_options_that_are_no_time_or_number_of_jobs_are_refused(capsys, option, 
     [
         (("--only", "nomatch"), "--only must match a mutant but got nomatch"),
         (("--minutes", "0"), "no mutant was"),
+        (("--minutes", "0", "--only", "tiny"), "no mutant was judged"),
     ],
 )
 def test_a_run_that_judges_nothing_is_no_success(tmp_path, capsys, options, reason):
