@@ -144,6 +144,7 @@ NPU_ROPE_API npu_rope_params npu_rope_default_params(int32_t n_dims, npu_rope_mo
  *   freq_factors  NULL, or [F] float32, F >= the number of pairs, positive and finite: pair i's frequency
  *                 is divided by freq_factors[i]
  *   forward       non-zero: by the angle; zero: by minus the angle (the gradient)
+ *   angle         npu_rope_angle
  *   out           shape and dtype of x, unit stride in D; does not overlap itself. Either x itself (same data,
  *                 same strides: in place) or memory that x, positions and freq_factors do not touch
  *
@@ -151,14 +152,14 @@ NPU_ROPE_API npu_rope_params npu_rope_default_params(int32_t n_dims, npu_rope_mo
  * (x1*c - x2*s, x1*s + x2*c); the rest of the head is copied. */
 NPU_ROPE_API npu_rope_status npu_rope_rope(const npu_rope_tensor *x, const npu_rope_tensor *positions,
                                            const npu_rope_tensor *freq_factors, const npu_rope_params *params,
-                                           int32_t forward, npu_rope_angle angle, const npu_rope_tensor *out);
+                                           int32_t forward, int32_t angle, const npu_rope_tensor *out);
 
 /* rope on queries and keys in one call, with one table of cos and sin: q [B,S,Nq,D] or [S,Nq,D]; k has q's dtype and
  * its shape except for the number of heads. q_out and k_out follow the rules of out above. They share no memory with
  * each other. q_out shares no memory with k, and k_out none with q. */
 NPU_ROPE_API npu_rope_status npu_rope_rope_qk(const npu_rope_tensor *q, const npu_rope_tensor *k,
                                               const npu_rope_tensor *positions, const npu_rope_tensor *freq_factors,
-                                              const npu_rope_params *params, int32_t forward, npu_rope_angle angle,
+                                              const npu_rope_params *params, int32_t forward, int32_t angle,
                                               const npu_rope_tensor *q_out, const npu_rope_tensor *k_out);
 
 /* rope into rows of a cache: the rotated heads of token t become cache[rows[t]].
@@ -169,8 +170,8 @@ NPU_ROPE_API npu_rope_status npu_rope_rope_qk(const npu_rope_tensor *q, const np
  *           Other rows do not change. Shares no memory with the inputs. */
 NPU_ROPE_API npu_rope_status npu_rope_rope_set_rows(const npu_rope_tensor *x, const npu_rope_tensor *positions,
                                                     const npu_rope_tensor *rows, const npu_rope_tensor *freq_factors,
-                                                    const npu_rope_params *params, int32_t forward,
-                                                    npu_rope_angle angle, const npu_rope_tensor *cache);
+                                                    const npu_rope_params *params, int32_t forward, int32_t angle,
+                                                    const npu_rope_tensor *cache);
 
 /* Rotate x by tables of cos and sin.
  *
@@ -267,7 +268,7 @@ NPU_ROPE_API npu_rope_status npu_rope_rms_norm_rope(const npu_rope_tensor *q, co
                                                     const npu_rope_tensor *q_scale, const npu_rope_tensor *k_scale,
                                                     const npu_rope_tensor *positions,
                                                     const npu_rope_tensor *freq_factors, const npu_rope_params *params,
-                                                    double epsilon, int32_t intermediate_rounding, npu_rope_angle angle,
+                                                    double epsilon, int32_t intermediate_rounding, int32_t angle,
                                                     const npu_rope_tensor *q_out, const npu_rope_tensor *k_out);
 
 /* npu_rope_rms_norm_rope() with the keys stored into rows of a cache.
@@ -277,7 +278,7 @@ NPU_ROPE_API npu_rope_status npu_rope_rms_norm_rope(const npu_rope_tensor *q, co
 NPU_ROPE_API npu_rope_status npu_rope_rms_norm_rope_set_rows(
     const npu_rope_tensor *q, const npu_rope_tensor *k, const npu_rope_tensor *q_scale, const npu_rope_tensor *k_scale,
     const npu_rope_tensor *positions, const npu_rope_tensor *rows, const npu_rope_tensor *freq_factors,
-    const npu_rope_params *params, double epsilon, int32_t intermediate_rounding, npu_rope_angle angle,
+    const npu_rope_params *params, double epsilon, int32_t intermediate_rounding, int32_t angle,
     const npu_rope_tensor *q_out, const npu_rope_tensor *cache);
 
 /* A residual connection and the norm after it in one pass: sum = x + residual, out = rms_norm(sum), with the bits of
@@ -352,7 +353,7 @@ typedef struct npu_rope_qkv_outputs {
 
 NPU_ROPE_API npu_rope_status npu_rope_qkv_norm_rope_cache(const npu_rope_qkv_inputs *inputs,
                                                           const npu_rope_params *params, double epsilon,
-                                                          double scale_offset, int64_t ranks, npu_rope_angle angle,
+                                                          double scale_offset, int64_t ranks, int32_t angle,
                                                           const npu_rope_qkv_outputs *outputs);
 
 /* The sums of squares of each token's queries and keys, over its heads: out[s] = (sum of q[s]^2, sum of k[s]^2).
@@ -376,8 +377,8 @@ typedef enum npu_rope_known {
 /* A call of any operator. Arguments that the operator does not have are ignored. */
 typedef struct npu_rope_call {
     const char *op; /* the name of its function without the prefix: "rope_qk" is npu_rope_rope_qk */
-    npu_rope_known known;
-    npu_rope_angle angle;
+    int32_t known;  /* npu_rope_known */
+    int32_t angle;  /* npu_rope_angle */
     const npu_rope_tensor *inputs[NPU_ROPE_MAX_INPUTS];   /* in the order of the function's arguments */
     const npu_rope_tensor *outputs[NPU_ROPE_MAX_OUTPUTS]; /* likewise. NULL: still to be allocated, and not checked */
     const npu_rope_params *params;

@@ -5,7 +5,7 @@ set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 SOURCES="$ROOT/tests/fuzz/coverage"
 BUILD="$ROOT/build/fuzz"
-TARGETS=(capi tiling aclnn ggml readers reports)
+TARGETS=(capi tiling aclnn ggml torch readers reports)
 ATHERIS=atheris==3.0.0 # its hashes are in scripts/atheris.txt
 VENV_FUZZ="$ROOT/.venv-fuzz" # with atheris
 FUZZER_LIBRARY='/usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a' # of libclang-rt-14-dev
@@ -23,6 +23,7 @@ test that the inputs reached, and each crash with the command that repeats it.
   tiling   the tilings of op_host, judged as in tests/tiling
   aclnn    the simulated aclnn functions: both phases with any tensors, lists, scalars and attributes
   ggml     the adapter for ggml's CANN backend: nodes and graphs with any fields
+  torch    the operators of torch on the CPU, and npu_rope's functions: tensors of any kind
   readers  RopeParams.from_gguf and from_hf: files and configurations of any content
   reports  the files that ascend-sim trace, ascend-sim kernel, npu-rope inspect and npu-rope bench --from read
 
@@ -38,8 +39,8 @@ Examples:
 
 After you have mended a crash, put its input into tests/fuzz/coverage/corpus/TARGET as mended-<what>: every run repeats
 it, and --keep keeps it.
-Needs clang-14, libclang-rt-14-dev and llvm-14 of Debian or Ubuntu, which the script installs if it runs as root; readers
-and reports need .venv (scripts/test.sh sets it up) and install $ATHERIS into .venv-fuzz.
+Needs clang-14, libclang-rt-14-dev and llvm-14 of Debian or Ubuntu, which the script installs if it runs as root; torch,
+readers and reports need .venv (scripts/test.sh sets it up) and install $ATHERIS into .venv-fuzz.
 Exit status: 0 no crash, 1 a crash or a failed step, 2 a wrong argument.
 TEXT
 }
@@ -88,7 +89,10 @@ configure_and_build() {
 build_programs() {
   local target
   local -a programs=()
-  for target in "${targets[@]}"; do is_python "$target" || programs+=("fuzz_$target"); done
+  for target in "${targets[@]}"; do
+    if [ "$target" = torch ]; then programs+=(npu_rope_torch); fi # which the program in Python loads
+    is_python "$target" || programs+=("fuzz_$target")
+  done
   [ ${#programs[@]} -gt 0 ] || return 0
   require_debian "the fuzzers need Clang" clang-14 clang++-14 llvm-14 llvm-cov-14 \
     libclang-rt-14-dev "$(compgen -G "$FUZZER_LIBRARY" | head -n 1)"
@@ -109,7 +113,7 @@ set_up_python() {
   local target needed=no
   for target in "${targets[@]}"; do ! is_python "$target" || needed=yes; done
   [ $needed = yes ] || return 0
-  [ -x "$VENV/bin/python" ] || die "readers and reports need .venv." "scripts/test.sh --help describes how to set it up."
+  [ -x "$VENV/bin/python" ] || die "torch, readers and reports need .venv." "scripts/test.sh --help describes how to set it up."
   refuse_link "$VENV_FUZZ"
   venv_is_good "$VENV_FUZZ" || forget atheris
   pip_step atheris "$(hash_of "$ATHERIS" "$("$VENV/bin/python" -V)")" "installing $ATHERIS into .venv-fuzz" install_atheris ||
@@ -120,25 +124,29 @@ set_up_python() {
 program() {
   if is_python "$1"; then
     command=("$VENV_FUZZ/bin/python" "$SOURCES/fuzz_$1.py")
+    # AddressSanitizer's runtime must be loaded before Python, whose own leaks are not reported.
+    [ "$1" != torch ] || command=(env "LD_PRELOAD=$(site_packages_of "$VENV_FUZZ")/asan_with_fuzzer.so"
+      "ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0" "NPU_ROPE_LIB_DIR=$BUILD" "${command[@]}")
   else
     command=("$BUILD/tests/fuzz/coverage/fuzz_$1")
   fi
 }
 
-# The code under test of a target, and the binary that contains it.
+# The code under test of a target in C++, and the binary that contains it.
 covered() {
   case "$1" in
     capi) echo "$BUILD/libnpu_rope.so" csrc/capi csrc/core csrc/cpu ;;
     tiling) echo "$BUILD/tests/fuzz/coverage/fuzz_tiling" op_host ;;
     ggml) echo "$BUILD/tests/fuzz/coverage/fuzz_ggml" integrations/ggml_cann ;;
     aclnn) echo "$BUILD/simulator/libascend_sim_cann.so" simulator/cann/opapi ;;
+    torch) echo "$BUILD/libnpu_rope_torch.so" csrc/torch ;;
   esac
 }
 
 # lines TARGET: print how many lines of the code under test the inputs reached, of the run whose profiles are in $work.
 lines() {
   local binary sources
-  if is_python "$1"; then
+  if [ -z "$(covered "$1")" ]; then
     "${command[@]}" --lines "$work/corpus" "$SOURCES/corpus/$1" 2>/dev/null | grep lines ||
       echo "lines unknown, because an input of the corpus fails"
     return
@@ -154,7 +162,8 @@ files = json.load(sys.stdin)["data"][0]["files"]
 folders = tuple(os.path.join(os.getcwd(), folder, "") for folder in sys.argv[1:])
 lines = [f["summary"]["lines"] for f in files if os.path.realpath(f["filename"]).startswith(folders)]
 reached, of = (sum(line[key] for line in lines) for key in ("covered", "count"))
-print(f"{reached} of {of} lines of {chr(32).join(sys.argv[1:])}, {reached / of:.1%}")' $sources) 2>&1
+print(f"{reached} of {of} lines of {chr(32).join(sys.argv[1:])}, {reached / of:.1%}")' $sources) 2>&1 |
+    grep -v 'functions have mismatched data' # inline functions of two libraries in one profile
 }
 
 # search TARGET: run the corpus, and search. Sets the variables that `report` prints.
@@ -213,8 +222,8 @@ keep_inputs() {
 
 if [ -d "$VENV/bin" ]; then export PATH="$VENV/bin:$PATH"; fi
 STEP_LABEL=fuzz
-build_programs
 set_up_python
+build_programs
 unset STEP_LABEL
 export ASAN_OPTIONS="detect_leaks=1:allocator_may_return_null=1:${ASAN_OPTIONS:-}" UBSAN_OPTIONS=print_stacktrace=1
 if [ -n "$input" ]; then

@@ -6,7 +6,7 @@
 extern "C" {
 
 npu_rope_status npu_rope_qkv_norm_rope_cache(const npu_rope_qkv_inputs* inputs, const npu_rope_params* params,
-                                             double epsilon, double scale_offset, int64_t ranks, npu_rope_angle angle,
+                                             double epsilon, double scale_offset, int64_t ranks, int32_t angle,
                                              const npu_rope_qkv_outputs* outputs) {
     using namespace npu_rope;
     return guarded("qkv_norm_rope_cache", [&] {

@@ -9,8 +9,7 @@ npu_rope_status npu_rope_rms_norm_rope(const npu_rope_tensor* q, const npu_rope_
                                        const npu_rope_tensor* q_scale, const npu_rope_tensor* k_scale,
                                        const npu_rope_tensor* positions, const npu_rope_tensor* freq_factors,
                                        const npu_rope_params* params, double epsilon, int32_t intermediate_rounding,
-                                       npu_rope_angle angle, const npu_rope_tensor* q_out,
-                                       const npu_rope_tensor* k_out) {
+                                       int32_t angle, const npu_rope_tensor* q_out, const npu_rope_tensor* k_out) {
     using namespace npu_rope;
     return guarded("rms_norm_rope", [&] {
         const auto tensors = rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, q_out, k_out);
@@ -22,7 +21,7 @@ npu_rope_status npu_rope_rms_norm_rope_set_rows(const npu_rope_tensor* q, const 
                                                 const npu_rope_tensor* q_scale, const npu_rope_tensor* k_scale,
                                                 const npu_rope_tensor* positions, const npu_rope_tensor* rows,
                                                 const npu_rope_tensor* freq_factors, const npu_rope_params* params,
-                                                double epsilon, int32_t intermediate_rounding, npu_rope_angle angle,
+                                                double epsilon, int32_t intermediate_rounding, int32_t angle,
                                                 const npu_rope_tensor* q_out, const npu_rope_tensor* cache) {
     using namespace npu_rope;
     return guarded("rms_norm_rope", [&] {

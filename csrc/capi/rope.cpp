@@ -19,7 +19,7 @@ npu_rope_params npu_rope_default_params(int32_t n_dims, npu_rope_mode mode) {
 
 npu_rope_status npu_rope_rope(const npu_rope_tensor* x, const npu_rope_tensor* positions,
                               const npu_rope_tensor* freq_factors, const npu_rope_params* params, int32_t forward,
-                              npu_rope_angle angle, const npu_rope_tensor* out) {
+                              int32_t angle, const npu_rope_tensor* out) {
     using namespace npu_rope;
     return guarded("rope",
                    [&] { return run_rope_cpu(rope_tensors(x, positions, freq_factors, out), params, forward, angle); });

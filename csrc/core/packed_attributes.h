@@ -12,7 +12,7 @@ namespace npu_rope {
 struct PackedRope {
     npu_rope_params params;
     int32_t forward;
-    npu_rope_angle angle;
+    int32_t angle;
 };
 
 // rotary_mul and rotary_mul_qk
@@ -34,7 +34,7 @@ struct PackedNormRope {
     npu_rope_params params;
     double epsilon;
     int32_t intermediate_rounding;
-    npu_rope_angle angle;
+    int32_t angle;
 };
 
 }  // namespace npu_rope

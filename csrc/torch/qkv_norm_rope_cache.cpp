@@ -12,7 +12,7 @@ using namespace npu_rope;
 struct QkvCallAttributes {
     npu_rope_params params;
     double epsilon;
-    npu_rope_angle angle;
+    int32_t angle;
     double scale_offset;
     int64_t ranks;
 };

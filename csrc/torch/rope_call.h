@@ -89,9 +89,7 @@ inline npu_rope_params read_params(StableIValue* s) {
     return p;
 }
 
-inline npu_rope_angle read_angle(StableIValue v) {
-    return static_cast<npu_rope_angle>(narrow("angle", torch::stable::detail::to<int64_t>(v)));
-}
+inline int32_t read_angle(StableIValue v) { return narrow("angle", torch::stable::detail::to<int64_t>(v)); }
 
 inline Attributes read_attributes(StableIValue* s) {
     return {read_params(s), torch::stable::detail::to<bool>(s[kParams]), read_angle(s[kParams + 1])};
@@ -111,20 +109,21 @@ Packed unpack_as(const char* op, AtenTensorHandle packed) {
     int32_t dtype;
     check(aoti_torch_get_dtype(packed, &dtype));
     const Dims s = dims_of(packed);
-    if (dtype != uint8 || s.ndim != 1 || s.size[0] != int64_t{sizeof p} || s.stride[0] != 1)
+    const void* data = data_of(packed);
+    if (dtype != uint8 || s.ndim != 1 || s.size[0] != int64_t{sizeof p} || s.stride[0] != 1 || !data)
         raise_on(bad_value(op, "packed", formatted("be the %zu contiguous bytes of packed_call", sizeof p),
                            "another tensor"));
-    std::memcpy(&p, data_of(packed), sizeof p);
+    std::memcpy(&p, data, sizeof p);
     return p;
 }
 
 // A tensor in the form that the C interface reads. The kernels read any layout with unit stride in the last dimension;
-// a tensor with another layout is copied. A tensor at the output's address is not copied; the C library checks its
-// layout.
+// a tensor with another layout is copied. Not copied are a tensor at the output's address, whose layout the C library
+// checks, and one whose memory was released (resize_(0) of its storage), which the C library refuses.
 class Readable {
 public:
     Readable(AtenTensorHandle x, AtenTensorHandle out) : view_(view_of(x)) {
-        if (x == out || has_unit_stride() || view_.data == data_of(out)) return;
+        if (x == out || has_unit_stride() || view_.data == nullptr || view_.data == data_of(out)) return;
         copy_ = torch::stable::contiguous(reference_to(x));
         view_ = view_of(copy_->get());
     }

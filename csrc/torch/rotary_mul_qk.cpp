@@ -84,28 +84,32 @@ void write_as_halves(const npu_rope_tensor& x, void* y_data) {
 struct ToHalvesCall : HeadsFirstCall {
     ToHalvesCall(StableIValue* stack, StableIValue*) : HeadsFirstCall(stack, PackedTables{0, 0, 0, 1}) {}
     void run(AtenTensorHandle q_out, AtenTensorHandle k_out) const {
-        rearrange(x[0].get(), q_out);
-        rearrange(x[1].get(), k_out);
-        rotate(q_out, k_out, q_out, k_out);
+        rotate(rearranged(x[0].get(), q_out), rearranged(x[1].get(), k_out), q_out, k_out);
     }
 
 private:
-    // Tensors that rotate() rejects are not rearranged.
-    static void rearrange(AtenTensorHandle in, AtenTensorHandle out) {
+    // Returns `out` with the lanes of `in`. Returns `in` if rotate() rejects it, or if it has no elements.
+    static AtenTensorHandle rearranged(AtenTensorHandle in, AtenTensorHandle out) {
         const npu_rope_tensor view = view_of(in);
-        if ((view.ndim != 3 && view.ndim != 4) || view.shape[view.ndim - 1] % 2 != 0) return;
-        void* y = data_of(out);
+        if ((view.ndim != 3 && view.ndim != 4) || view.shape[view.ndim - 1] % 2 != 0) return in;
         switch (view.dtype) {
             case NPU_ROPE_FLOAT16:
             case NPU_ROPE_BFLOAT16:
-                return write_as_halves<uint16_t>(view, y);
+                return is_written_as_halves<uint16_t>(view, out) ? out : in;
             case NPU_ROPE_FLOAT32:
-                return write_as_halves<uint32_t>(view, y);
+                return is_written_as_halves<uint32_t>(view, out) ? out : in;
             case NPU_ROPE_FLOAT64:
-                return write_as_halves<uint64_t>(view, y);
+                return is_written_as_halves<uint64_t>(view, out) ? out : in;
             default:
-                return;
+                return in;
         }
+    }
+
+    template <typename T>
+    static bool is_written_as_halves(const npu_rope_tensor& view, AtenTensorHandle out) {
+        if (!view.data || reinterpret_cast<uintptr_t>(view.data) % sizeof(T) != 0) return false;
+        write_as_halves<T>(view, data_of(out));
+        return true;
     }
 };
 

@@ -86,11 +86,19 @@ def plan_call(
     scaling = Scaling(int(query.shape[-1]), **attributes)
     scaling.params(0)  # checks the attributes
     start_pos, pad_len, seqstarts = (_list_as_array(v) for v in (start_pos, pad_len, seqstarts))
+    if scaling.scaling_type == "dynamic" or not _is_meta(query):
+        for name, given in (("start_pos", start_pos), ("pad_len", pad_len), ("seqstarts", seqstarts)):
+            if _is_meta(given):
+                raise bad_value(OP, name, "have values", "a tensor on device meta")
     if seqstarts is None:
         return *_plan_padded(query, start_pos, pad_len, scaling), scaling
     if pad_len is not None:
         raise bad_value(OP, "pad_len", "be None where seqstarts is given", "both")
     return *_plan_packed(query, start_pos, seqstarts, scaling), scaling
+
+
+def _is_meta(value: Any) -> bool:
+    return is_tensor(value) and value.device.type == "meta"
 
 
 def _check_query_and_key(query: Any, key: Any, *, packed: bool) -> None:

@@ -41,6 +41,12 @@ def require_dense(op: str, name: str, tensor: Any) -> None:
         raise bad_type(op, name, "be a dense tensor", got)
 
 
+def require_no_negation(op: str, name: str, tensor: Any) -> None:
+    """Raise ValueError for a tensor to write that torch negates lazily (``is_neg``)."""
+    if tensor.is_neg():
+        raise bad_value(op, name, "be written without a lazy negation", "a tensor with torch's bit for it")
+
+
 # ---- specs for the rules ---------------------------------------------------------------------------
 
 

@@ -12,7 +12,13 @@ from npu_rope import backends
 from npu_rope.call_tensors import CallTensors
 from npu_rope.errors import BackendUnavailable, BrokenRule, GradientRefused, bad_type, bad_value, broken
 from npu_rope.executors import rules, sim, small_arrays
-from npu_rope.executors.tensors import is_tensor, require_dense, require_tensor_like, spec_of
+from npu_rope.executors.tensors import (
+    is_tensor,
+    require_dense,
+    require_no_negation,
+    require_tensor_like,
+    spec_of,
+)
 from npu_rope.ops.gradients import add_node, callable_of, without_autograd
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
@@ -198,10 +204,8 @@ def check_devices(call: CallTensors[Any]) -> None:
         if tensor.device != first.device:
             raise bad_value(call.op, name, f"be on {first_name}'s device {first.device}", tensor.device)
     for name, tensor in call.outs.items():  # torch's own error for these names no argument
-        if type(tensor) in ORDINARY and not _is_compiling() and tensor.is_neg():
-            raise bad_value(
-                call.op, name, "be written without a lazy negation", "a tensor with torch's bit for it"
-            )
+        if type(tensor) in ORDINARY and not _is_compiling():
+            require_no_negation(call.op, name, tensor)
 
 
 def check(call: CallTensors[Any], attributes: Any) -> None:

@@ -82,7 +82,7 @@ def refuse_in_place(x: Any) -> None:
     base, kind = x, "a leaf Variable"
     if x._is_view():
         base, kind = x._base, "a view of a leaf Variable"
-    if base.is_leaf and base.requires_grad:
+    if any(each.is_leaf and each.requires_grad for each in (x, base)):
         raise RuntimeError(f"{kind} that requires grad is being used in an in-place operation.")
     if x._is_view() and _creation_of(x) != _creation_kinds.DEFAULT:
         x.narrow(-1, 0, 0).zero_()  # torch checks a write of no element as it checks any other

@@ -21,6 +21,7 @@ from ascend_sim.elf import check_whole, load_fault
 
 from npu_rope import backends
 from npu_rope.errors import BackendUnavailable
+from npu_rope.executors.tensors import require_no_negation
 from npu_rope.ops import gradients
 from npu_rope.optional_torch import load_torch_npu, torch
 
@@ -115,6 +116,8 @@ def register(*operators: TorchOperator) -> None:
                 _library.impl(name, torch.library.fallthrough_kernel, "Autograd")
         else:
             _library.impl(name, _autograd(operator, overload), "Autograd")
+        if "!)" in operator.schema:
+            _library.impl(name, _negation(operator, overload), "Negative")
         if operator.functional is not None:
             gradients.trace_as(overload, operator.functional)
         if not operator.on_npu:
@@ -161,6 +164,23 @@ def _autograd(operator: TorchOperator, overload: Any) -> Callable[..., Any]:
         return gradients.write_under_autograd(call, operator.no_gradient, partial(overload, *args, **kwargs))
 
     return kernel
+
+
+def _negation(operator: TorchOperator, overload: Any) -> Callable[..., Any]:
+    """Return the kernel for calls with a tensor that torch negates lazily. If such a tensor is to be written,
+    torch's own kernel runs the operator and then fails, because the operator does not return the tensor."""
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        call, _ = operator.call(*args, **kwargs)
+        for name, tensor in call.outs.items():
+            require_no_negation(call.op, name, tensor)
+        return overload(*map(_resolved, args), **{name: _resolved(value) for name, value in kwargs.items()})
+
+    return kernel
+
+
+def _resolved(value: Any) -> Any:
+    return value.resolve_neg() if isinstance(value, torch.Tensor) else value
 
 
 @cache

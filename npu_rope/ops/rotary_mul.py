@@ -9,7 +9,7 @@ from npu_rope.errors import BrokenRule, bad_type, bad_value, renamed
 from npu_rope.executors import small_arrays
 from npu_rope.executors.rotations import table_gradients
 from npu_rope.executors.rules import check_layout
-from npu_rope.executors.tensors import is_tensor, require_tensor_like, spec_of
+from npu_rope.executors.tensors import is_tensor, require_dense, require_tensor_like, spec_of
 from npu_rope.ops import rotary
 from npu_rope.ops.calls import require_pair, try_hot_path, try_hot_write, wrote_directly
 from npu_rope.optional_torch import torch
@@ -212,8 +212,10 @@ def rotary_mul_backward(
     >>> [g.tolist() for g in rotary_mul_backward(np.float32([[[1, 10]]]), x, cos, sin)]
     [[[[43.0, 26.0]]], [[21.0]], [[8.0]]]
     """
-    for name, value in (("grad", grad), ("x", x)):
+    for name, value in (("grad", grad), ("x", x), ("cos", cos), ("sin", sin)):
         require_tensor_like("rotary_mul", name, value)
+        if is_tensor(value):
+            require_dense("rotary_mul", name, value)
     attributes = attributes_of("rotary_mul", interleaved, rotary_dim, offset)
     call = rotary_mul_tensors(x, cos, sin, None)
     back = attributes_of("rotary_mul", interleaved, rotary_dim, offset, forward=False)
@@ -223,6 +225,11 @@ def rotary_mul_backward(
         raise bad_type("rotary_mul", "grad", f"have x's dtype {x_spec.dtype}", grad_spec.dtype)
     if grad_spec.shape != x_spec.shape:
         raise bad_value("rotary_mul", "grad", f"have x's shape {x_spec.text()}", grad_spec.text())
+    if is_tensor(grad) != is_tensor(x):
+        kind = "a torch tensor" if is_tensor(x) else "a NumPy array"
+        raise bad_type("rotary_mul", "grad", f"be {kind} like x", type(grad).__name__)
+    if is_tensor(x) and grad.device != x.device:
+        raise bad_value("rotary_mul", "grad", f"be on x's device {x.device}", grad.device)
     dx = rotary.run(backend, rotary_mul_tensors(grad, cos, sin, None), back)[0]
     if is_tensor(x):
         with torch.no_grad():

@@ -22,10 +22,10 @@ int main(void) {
     npu_rope_tensor tp = {&position, NPU_ROPE_INT32, 1, {1}, {1}};
     npu_rope_params params = npu_rope_default_params(4, NPU_ROPE_MODE_NEOX);
     if (npu_rope_abi_version() != NPU_ROPE_ABI_VERSION) return 2;
-    if (npu_rope_rope(&tx, &tp, NULL, &params, 1, (npu_rope_angle)0, &ty) != NPU_ROPE_OK) return 3;
+    if (npu_rope_rope(&tx, &tp, NULL, &params, 1, NPU_ROPE_ANGLE_EXACT, &ty) != NPU_ROPE_OK) return 3;
     printf("%s: %g %g %g %g\n", npu_rope_version(), y[0], y[1], y[2], y[3]);
     params.n_dims = 5;
-    if (npu_rope_rope(&tx, &tp, NULL, &params, 1, (npu_rope_angle)0, &ty) != NPU_ROPE_INVALID_VALUE) return 4;
+    if (npu_rope_rope(&tx, &tp, NULL, &params, 1, 0, &ty) != NPU_ROPE_INVALID_VALUE) return 4;
     printf("%s\n", npu_rope_last_error());
     return 0;
 }

@@ -38,7 +38,7 @@ static void set_valid_call(call_t* c) {
 }
 
 static npu_rope_status run(call_t* c) {
-    return npu_rope_rope(&c->x, &c->positions, &c->factors, &c->params, 1, (npu_rope_angle)c->angle, &c->out);
+    return npu_rope_rope(&c->x, &c->positions, &c->factors, &c->params, 1, c->angle, &c->out);
 }
 
 static int written(const call_t* c) {

@@ -303,7 +303,7 @@ void make_valid(Choices* c, Call* call) {
     if (c->chance(4)) p.ext_factor = 1, p.freq_scale = 0.25, p.n_ctx_orig = 4096;
 
     npu_rope_call& k = call->check;
-    k.angle = c->one_of({NPU_ROPE_ANGLE_EXACT, NPU_ROPE_ANGLE_F32, NPU_ROPE_ANGLE_GGML});
+    k.angle = c->one_of<int32_t>({NPU_ROPE_ANGLE_EXACT, NPU_ROPE_ANGLE_F32, NPU_ROPE_ANGLE_GGML});
     k.epsilon = 1e-6;
     k.ranks = 1;
     k.axis = c->chance(2) ? -2 : -1;
@@ -465,11 +465,9 @@ void break_attribute(Choices* c, Call* call) {
         case 6:
             *c->one_of({&k.epsilon, &k.scale_offset}) = hostile_real(c);
             return;
-        case 7: {
-            const int32_t angle = static_cast<int32_t>(c->between(0, 2));
-            k.angle = static_cast<npu_rope_angle>(angle);
+        case 7:
+            k.angle = static_cast<int32_t>(c->chance(2) ? c->between(0, 2) : hostile_number(c));
             return;
-        }
         case 8:
             call->has_params = false;
             return;

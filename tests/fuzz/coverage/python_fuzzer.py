@@ -35,11 +35,11 @@ def _files_of(folders: list[str]) -> list[Path]:
 
 
 class Program:
-    """A fuzz program. ``test`` runs the modules on an input, and raises if a property does not hold. A call
-    may take at most ``memory_bytes``."""
+    """A fuzz program. ``test`` runs the modules on an input, and raises if a property does not hold. It may
+    return a text that names the outcome. A call may take at most ``memory_bytes``."""
 
     def __init__(
-        self, test: Callable[[bytes], None], modules: Sequence[ModuleType], memory_bytes: int
+        self, test: Callable[[bytes], str | None], modules: Sequence[ModuleType], memory_bytes: int
     ) -> None:
         self.test, self.modules, self.memory_bytes = test, modules, memory_bytes
 
@@ -58,8 +58,8 @@ class Program:
         resource.setrlimit(resource.RLIMIT_AS, (used + self.memory_bytes, resource.RLIM_INFINITY))
         self.test(content)
 
-    def _reached_lines(self, names: list[Path]) -> Iterator[tuple[Path, dict[str, set[int]]]]:
-        """Run each file. Yield it and the lines of the modules that it reaches."""
+    def _reached_lines(self, names: list[Path]) -> Iterator[tuple[Path, dict[str, set[int]], str | None]]:
+        """Run each file. Yield it, the lines of the modules that it reaches, and its outcome."""
         reached: dict[str, set[int]] = {}
 
         def trace(frame: Any, event: str, _: Any) -> Any:
@@ -72,13 +72,13 @@ class Program:
         for name in names:
             reached = {str(module.__file__): set() for module in self.modules}
             sys.settrace(trace)
-            self.test(name.read_bytes())
+            outcome = self.test(name.read_bytes())
             sys.settrace(None)
-            yield name, reached
+            yield name, reached, outcome
 
     def _print_lines(self, folders: list[str]) -> None:
         total: dict[str, set[int]] = {str(module.__file__): set() for module in self.modules}
-        for _, reached in self._reached_lines(_files_of(folders)):
+        for _, reached, _ in self._reached_lines(_files_of(folders)):
             for file, lines in reached.items():
                 total[file] |= lines
         for file, lines in total.items():
@@ -89,10 +89,11 @@ class Program:
             print(f"{len(lines & known)} of {len(known)} lines of {os.path.basename(file)}, {share:.1f} %")
 
     def _keep_files(self, new_folder: str, folders: list[str]) -> None:
-        """Copy each file that reaches a line which no smaller file reaches. (atheris has no -merge.)"""
-        known: set[tuple[str, int]] = set()
-        for name, reached in self._reached_lines(_files_of(folders)):
-            lines = {(file, line) for file, of_file in reached.items() for line in of_file}
+        """Copy each file that reaches a line or an outcome which no smaller file reaches. (atheris has no
+        -merge.)"""
+        known: set[tuple[str | None, int]] = set()
+        for name, reached, outcome in self._reached_lines(_files_of(folders)):
+            lines = {(file, line) for file, of_file in reached.items() for line in of_file} | {(outcome, 0)}
             if not lines <= known:
                 known |= lines
                 shutil.copy(name, new_folder)

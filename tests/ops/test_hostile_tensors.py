@@ -1,0 +1,146 @@
+"""Tensors whose memory was released, that torch negates lazily, or that lie elsewhere, are refused before
+anything is written. tests/fuzz/coverage/fuzz_torch.py found these calls.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import npu_rope
+from npu_rope import RopeParams, backends
+
+PARAMS = RopeParams(n_dims=8)
+POSITIONS = torch.arange(3, dtype=torch.int32)
+TABLE = torch.ones(3, 8)
+SCALE = torch.ones(8)
+operators = torch.ops.npu_rope
+
+
+def random(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(7))
+
+
+def released(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of the same layout without memory, as FSDP leaves parameters between layers."""
+    copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+    copy.untyped_storage().resize_(0)
+    return copy
+
+
+# ---- released memory -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("which", ["q", "k"])
+def test_released_memory_is_refused_where_pairs_become_halves(which):
+    q, k = random(1, 2, 3, 8), random(1, 1, 3, 8)
+    q, k = (released(q), k) if which == "q" else (q, released(k))
+    with pytest.raises(RuntimeError, match=rf"^\[rotary_mul_qk\] {which} must have data but got NULL\.$"):
+        operators.rotary_mul_qk_to_halves(q, k, TABLE, TABLE)
+
+
+def test_released_memory_of_any_layout_is_refused():
+    x = random(1, 3, 8, 2).transpose(2, 3)  # a tensor that must be copied to be read
+    tensors = {"x": (released(x), TABLE, TABLE), "cos": (x, released(TABLE.T.contiguous().T), TABLE)}
+    for name, arguments in tensors.items():
+        with pytest.raises(ValueError, match=rf"^\[rotary_mul\] {name} must have data but got NULL\.$"):
+            npu_rope.rotary_mul(*arguments)
+
+
+def test_released_attributes_are_refused():
+    packed = torch.tensor(list(backends.packed_call(PARAMS, True, "exact")), dtype=torch.uint8)
+    x = random(3, 2, 8)
+    before = x.clone()
+    rule = f"packed must be the {len(packed)} contiguous bytes of packed_call"
+    with pytest.raises(RuntimeError, match=rf"^\[rope\] {rule} but got another tensor\.$"):
+        operators.rope_packed_(x, POSITIONS, released(packed))
+    assert torch.equal(x, before)
+    operators.rope_packed_(x, POSITIONS, packed)
+    assert not torch.equal(x, before)
+
+
+# ---- lazy negation -------------------------------------------------------------------------------------
+
+PAIRS = {  # calls that write two tensors, and their names
+    "rope_qk_": (lambda q, k: npu_rope.rope_qk_(q, k, POSITIONS, PARAMS), ("q", "k")),
+    "rotary_mul_qk_": (lambda q, k: npu_rope.rotary_mul_qk_(q, k, TABLE, TABLE), ("q", "k")),
+    "rms_norm_rope": (
+        lambda q, k: npu_rope.rms_norm_rope(q, k, SCALE, SCALE, POSITIONS, PARAMS, out=(q, k)),
+        ("q_out", "k_out"),
+    ),
+    "add_rms_norm": (
+        lambda q, k: npu_rope.add_rms_norm(random(3, 2, 8), random(3, 2, 8), SCALE, out=(q, k)),
+        ("out", "sum"),
+    ),
+    "rope_qk": (lambda q, k: operators.rope_qk_(q, k, POSITIONS, n_dims=8), ("q_out", "k_out")),
+}
+
+
+@pytest.mark.parametrize("negated", [0, 1])
+@pytest.mark.parametrize("op", PAIRS)
+def test_neither_of_two_results_is_written_if_torch_negates_one_lazily(op, negated):
+    run, names = PAIRS[op]
+    memory = [random(3, 2, 8), random(3, 2, 8)]
+    tensors = [torch._neg_view(x) if i == negated else x for i, x in enumerate(memory)]
+    before = [x.clone() for x in memory]
+    rule = "must be written without a lazy negation but got a tensor with torch's bit for it"
+    with pytest.raises(ValueError, match=rf"^\[{op}\] {names[negated]} {rule}\.$"):
+        run(*tensors)
+    assert all(torch.equal(x, y) for x, y in zip(memory, before, strict=True))
+
+
+def test_an_operator_that_writes_reads_lazy_negations():
+    x, out = random(3, 2, 8), torch.empty(3, 2, 8)
+    operators.rope_out(torch._neg_view(x), POSITIONS, n_dims=8, out=out)
+    assert torch.equal(out, npu_rope.rope(-x, POSITIONS, PARAMS))
+
+
+# ---- other arguments -----------------------------------------------------------------------------------
+
+
+def test_a_view_that_is_a_leaf_is_not_written():
+    memory = random(3, 2, 8)
+    leaf = memory.view(3, 2, 8).requires_grad_()
+    before = memory.clone()
+    for write in (
+        lambda: npu_rope.rope_(leaf, POSITIONS, PARAMS),
+        lambda: npu_rope.rotary_mul_(leaf, TABLE, TABLE),
+    ):
+        with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad is being used"):
+            write()
+        assert torch.equal(memory, before)
+
+
+@pytest.mark.parametrize("angle", [-1, 3, 8, 2**31 - 1])
+def test_a_policy_that_no_enumerator_has_is_refused(angle):
+    x = random(3, 2, 8)
+    with pytest.raises(RuntimeError, match=rf"^\[rope\] angle must be exact \(0\), .* but got {angle}\.$"):
+        operators.rope(x, POSITIONS, n_dims=8, angle=angle)
+
+
+def test_positions_without_values_are_refused_where_the_query_has_some():
+    query = random(1, 3, 2, 8)
+    start, pads = torch.tensor(3), torch.tensor([1])
+    rule = "must have values but got a tensor on device meta"
+    calls = {"start_pos": (start.to("meta"), pads), "pad_len": (start, pads.to("meta"))}
+    for name, arguments in calls.items():
+        with pytest.raises(ValueError, match=rf"^\[rotary_position_embedding\] {name} {rule}\.$"):
+            npu_rope.rotary_position_embedding(query, query, *arguments)
+    with pytest.raises(ValueError, match=rf"start_pos {rule}"):
+        npu_rope.rotary_position_embedding(query.numpy(), query.numpy(), start.to("meta"))
+    fake = query.to("meta")
+    assert npu_rope.rotary_position_embedding(fake, fake, start.to("meta"))[0].shape == query.shape
+    with pytest.raises(ValueError, match=rf"start_pos {rule}"):
+        npu_rope.rotary_position_embedding(fake, fake, start.to("meta"), scaling_type="dynamic")
+
+
+def test_rotary_mul_backward_names_a_tensor_of_another_kind():
+    grad, x = random(3, 2, 8), random(3, 2, 8)
+    for message, arguments in {
+        "grad must be on x's device cpu but got meta": (grad.to("meta"), x, TABLE, TABLE),
+        "grad must be a NumPy array like x but got Tensor": (grad, x.numpy(), TABLE, TABLE),
+        "grad must be a dense tensor but got torch.sparse_coo": (grad.to_sparse(), x, TABLE, TABLE),
+        "sin must be a torch tensor or a NumPy array but got NoneType": (grad, x, TABLE, None),
+    }.items():
+        with pytest.raises((ValueError, TypeError), match=rf"^\[rotary_mul\] {message}\.$"):
+            npu_rope.rotary_mul_backward(*arguments)
