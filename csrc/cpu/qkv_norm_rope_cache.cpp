@@ -452,7 +452,8 @@ Check run_qk_square_sums_cpu(const npu_rope_tensor* q, const npu_rope_tensor* k,
             for (int side = 0; side < 2; ++side) {
                 const npu_rope_tensor& x = *job.x[side];
                 PairwiseSum sum;
-                for (int64_t h = 0; h < x.shape[1]; ++h) {
+                const int64_t heads = x.shape[2] ? x.shape[1] : 0;  // an empty tensor can have any number of heads
+                for (int64_t h = 0; h < heads; ++h) {
                     const char* head = static_cast<const char*>(x.data) +
                                        (s * used_stride(x, 0) + h * used_stride(x, 1)) * job.format.x_bytes;
                     sum.add(job.row.sum_squares(head, 1));

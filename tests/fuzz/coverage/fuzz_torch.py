@@ -50,8 +50,11 @@ OTHERS = (*FLOATS, *INTEGERS, torch.int8, torch.uint8, torch.bool, torch.int16, 
           torch.float8_e4m3fn, torch.uint32)  # fmt: skip
 HOSTILE_INTEGERS = (0, 1, -1, 2, 3, 8, 64, 2**31 - 1, 2**31, -(2**31), 2**62, -(2**63), 2**63 - 1)
 HOSTILE_FLOATS = (0.0, -0.0, 1.0, -1.0, 1e-5, 10000.0, 32.0, 1e308, 5e-324, float("nan"), float("inf"))
-KINDS = ("meta", "sparse", "released", "conjugate", "negative", "leaf", "inference", "empty", "quantized",
-         "misaligned")  # fmt: skip
+# In which way a tensor differs from the usual one.
+WAYS = ("", "", "", "", "", "transposed", "with gaps", "repeated", "any stride", "other size", "other rank",
+        "other type", "another tensor", "special", "every second", "")  # fmt: skip
+SPECIAL = ("meta", "sparse", "released", "conjugate", "negative", "leaf", "inference", "empty", "quantized",
+           "misaligned")  # fmt: skip
 POOL = torch.rand(MOST_ELEMENTS * 2 + 2 * MARGIN, generator=torch.Generator().manual_seed(0)) + 0.5
 
 
@@ -108,42 +111,42 @@ class Memory:
 
     def _tensor(self, shape: list[int], dtype: torch.dtype) -> torch.Tensor:
         data = self.data
-        kind = data.ConsumeIntInRange(0, 15)
-        if kind == 9 and shape:  # another size
+        way = data.PickValueInList(list(WAYS))
+        if way == "other size" and shape:
             shape[data.ConsumeIntInRange(0, len(shape) - 1)] = data.PickValueInList([0, 1, 2, 3, 5, 8, 16])
-        elif kind == 10:  # more dimensions, or fewer
+        elif way == "other rank":
             extra = data.PickValueInList([1, 2, 3, 20, 58, 59, 60, 70, 200])
             if data.ConsumeBool():
                 shape[data.ConsumeIntInRange(0, len(shape)) : 0] = [1] * extra
             else:
                 shape = shape[data.ConsumeIntInRange(0, len(shape)) :]
-        elif kind == 11:
+        elif way == "other type":
             dtype = data.PickValueInList(list(OTHERS))
-        elif kind == 12 and self._drawn:
+        elif way == "another tensor" and self._drawn:
             return self._alias(data.PickValueInList(self._drawn), shape)
         if _elements(shape) > MOST_ELEMENTS:
-            shape = [min(n, 2) if n > 2 and _elements(shape) > MOST_ELEMENTS else n for n in shape][-16:]
-        tensor = self._strided(shape, dtype, kind)
-        return self._special(tensor) if kind == 13 else tensor
+            shape = [min(n, 2) for n in shape[-8:]]
+        tensor = self._strided(shape, dtype, way)
+        return self._special(tensor) if way == "special" else tensor
 
-    def _strided(self, shape: list[int], dtype: torch.dtype, kind: int) -> torch.Tensor:
+    def _strided(self, shape: list[int], dtype: torch.dtype, way: str) -> torch.Tensor:
         """Return a new tensor with usual or unusual strides."""
         data, steps, step = self.data, [0] * len(shape), 1
         order = list(range(len(shape)))[::-1]
         gap = 1
-        if kind == 5 and len(shape) > 1:  # other order of dimensions
+        if way == "transposed" and len(shape) > 1:
             at = data.ConsumeIntInRange(0, len(shape) - 2)
             order[at], order[at + 1] = order[at + 1], order[at]
-        elif kind in (6, 14):
+        elif way in ("with gaps", "every second"):
             gap = data.ConsumeIntInRange(2, 3)
         for place, k in enumerate(order):
-            if place == (0 if kind == 14 else 1):
+            if place == (0 if way == "every second" else 1):
                 step *= gap
             steps[k] = step
             step *= max(shape[k], 1)
-        if kind == 7 and shape:
+        if way == "repeated" and shape:
             steps[data.ConsumeIntInRange(0, len(shape) - 1)] = 0
-        elif kind == 8 and shape:
+        elif way == "any stride" and shape:
             steps[data.ConsumeIntInRange(0, len(shape) - 1)] = data.ConsumeIntInRange(0, 9)
         last = sum((n - 1) * each for n, each in zip(shape, steps, strict=True)) if 0 not in shape else 0
         if last >= 2 * MOST_ELEMENTS:
@@ -162,7 +165,7 @@ class Memory:
 
     def _special(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a tensor of a kind that is not an array in memory, or that autograd knows."""
-        kind = self.data.PickValueInList(list(KINDS))
+        kind = self.data.PickValueInList(list(SPECIAL))
         if kind == "meta":
             return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
         if kind == "sparse" and tensor.dtype in FLOATS:
@@ -243,7 +246,9 @@ class Call:
         """Return a number that fits, or another one."""
         if self.data.ConsumeIntInRange(0, 15):
             return usual
-        return int(self.data.PickValueInList([usual // 2, usual * 2, *HOSTILE_INTEGERS]))
+        return int(
+            self.data.PickValueInList([usual // 2, usual * 2 if abs(usual) < 2**62 else 0, *HOSTILE_INTEGERS])
+        )
 
     def number(self, usual: float) -> float:
         """Return a number that fits, or another one."""
