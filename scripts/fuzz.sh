@@ -213,7 +213,9 @@ keep_inputs() {
     die "the corpus of $target could not be minimised." "See $work/log"
   find "$SOURCES/corpus/$target" -type f ! -name 'mended-*' -delete
   local file
-  for file in "$minimal"/*; do cp "$file" "$SOURCES/corpus/$target/$(basename "$file" | cut -c 1-12)"; done
+  for file in "$minimal"/*; do
+    [[ "${file##*/}" = mended-* ]] || cp "$file" "$SOURCES/corpus/$target/$(basename "$file" | cut -c 1-12)"
+  done
   printf '    %s has %d inputs in %s\n' "$target" "$(find "$SOURCES/corpus/$target" -type f | wc -l)" \
     "$(du -sh --apparent-size "$SOURCES/corpus/$target" | cut -f 1)"
 }

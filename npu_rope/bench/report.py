@@ -311,11 +311,24 @@ def _markdown_line(cells: list[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+def has_marks(page: str) -> bool:
+    """Return whether a page has marks for some results."""
+    return any(begin in page and end in page for begin, end in ((BEGIN, END), *OWN_MARKS.values()))
+
+
+def marks_rule() -> str:
+    """Return the rule of an error for a page without marks for results."""
+    return f"have the marks {BEGIN} and {END}"
+
+
 def into_page(runs: Sequence[Results], page: str) -> str:
-    """Return the page with the results between its marks. A page without marks is replaced.
+    """Return the page with the results between its marks, or a new page for an empty text.
 
     A group with marks of its own in the page goes between them. If the runs have only such groups, the other
     parts of the page stay unchanged.
+
+    Raises:
+        ValueError: the page has no marks for some results. The error is :func:`marks_rule`.
     """
     for group, (begin, end) in OWN_MARKS.items():
         of_group = _of_group(runs, group)
@@ -326,6 +339,8 @@ def into_page(runs: Sequence[Results], page: str) -> str:
         return page
     if BEGIN in page and END in page:
         return _between(page, BEGIN, END, runs)
+    if page.strip():
+        raise ValueError(marks_rule())
     return f"{BEGIN}\n\n{markdown(runs)}\n{END}\n"
 
 

@@ -75,7 +75,9 @@ def bench(
     plot: Annotated[Path | None, typer.Option(help="Draw the ratios: .png, .svg or .pdf.")] = None,
     markdown: Annotated[
         Path | None,
-        typer.Option(help="Put the tables between the marks of this file; replace a file without marks."),
+        typer.Option(
+            help="Put the tables between the marks of this file, or make it. The page of docs has the marks."
+        ),
     ] = None,
     earlier: Annotated[
         list[Path] | None,
@@ -178,8 +180,12 @@ def bench(
     if output is not None:
         print(f"report written to {output}", file=sys.stderr)
     if markdown is not None:
+        try:
+            page = report.into_page(runs, page)
+        except ValueError as error:
+            raise _page_refusal(markdown, str(error)) from None
         with replacing(markdown) as stream:
-            stream.write(report.into_page(runs, page))
+            stream.write(page)
     if plot is not None:
         draw = _drawing(results)
         with replacing(plot, "wb") as stream:
@@ -236,13 +242,20 @@ def _read(path: Path) -> Results:
 
 
 def _page(path: Path) -> str:
-    """Return the present text of the Markdown file."""
+    """Return the present text of the Markdown file, which must have marks for results unless it is empty."""
     try:
-        return path.read_text(encoding="utf-8") if path.is_file() else ""
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
     except (OSError, ValueError) as error:
         raise usage_error(
             f"[bench] markdown must be a text file but got {path}: {cause_of(error)}."
         ) from None
+    if text.strip() and not report.has_marks(text):
+        raise _page_refusal(path, report.marks_rule())
+    return text
+
+
+def _page_refusal(path: Path, rule: str) -> Exception:
+    return usage_error(f"[bench] markdown must be a new file or {rule} but got {path}.")
 
 
 def _some_of(name: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ functionalisation and placeholders for NPU tensors. The C++ kernels are in ``csr
 
 from __future__ import annotations
 
+import ctypes
 import re
 import sys
 import warnings
@@ -191,6 +192,8 @@ def registration_error(path: str) -> str:
         for library in Path(path).parent.glob("libnpu_rope*.so"):  # it is linked with libnpu_rope
             check_whole(library)
         torch.ops.load_library(path)
+        if not hasattr(ctypes.CDLL(path), "npu_rope_torch_last_error_parts"):
+            raise OSError(f"{path}: it is no registration of npu_rope")
     except OSError as error:
         fault = load_fault(Path(path), error.__cause__ or error)
         text = f"[npu_rope] {path} must load but got {fault}. Calls on tensors are slower."

@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from npu_rope.call_tensors import CallTensors
+from npu_rope.errors import bad_value
 from npu_rope.executors import rotations as executors
 from npu_rope.ops import calls, gradients, registrar
 from npu_rope.ops.gradients import Gradient
@@ -114,8 +115,11 @@ def _rotate_in_place_under_autograd(call: CallTensors[Any], attributes: dict[str
     tensors = tuple(call.xs.values())
     angles = call.other_inputs["positions"], call.other_inputs.get("freq_factors")
     differentiated = [x for x in call.xs.values() if gradients.differentiates(x)]
-    for x in differentiated:
-        if torch.is_grad_enabled():
+    if differentiated and torch.is_grad_enabled():
+        for name, saved in call.other_inputs.items():
+            if saved is not None and saved.is_inference():  # torch refuses to save it after x is rotated
+                raise bad_value(call.op, name, "be no inference tensor where a gradient is needed", "one")
+        for x in differentiated:
             gradients.refuse_in_place(x)
     with torch._C._AutoDispatchBelowAutograd():
         getattr(torch.ops.npu_rope, f"{_OPS[len(tensors)]}_").default(*tensors, *angles, **attributes)

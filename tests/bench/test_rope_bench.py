@@ -721,6 +721,14 @@ def test_markdown_replaces_only_the_text_between_the_marks():
     assert f"**{OUT}**" in text
 
 
+def test_a_page_without_marks_is_not_replaced():
+    begin, end = report.OWN_MARKS["norm"]
+    for page in ("my notes\n", f"{begin}\nold\n{end}\n"):
+        with pytest.raises(ValueError, match=f"have the marks {report.BEGIN} and {report.END}"):
+            report.into_page([results(figure())], page)
+    assert report.into_page([results(figure())], "\n").startswith(report.BEGIN)
+
+
 def test_each_kind_of_row_has_its_own_marks():
     begin, end = report.OWN_MARKS["norm"]
     norm = figure(norm_rows.OUT["rms_norm"], row="norm") | {"mode": "rms_norm", "shape": "[2048,4096]"}
@@ -971,6 +979,15 @@ def test_a_binary_page_is_refused_before_the_measurement(tmp_path):
     outcome = CliRunner().invoke(app, ["bench", "--markdown", str(page)])
     assert outcome.exit_code == 2
     assert "[bench] markdown must be a text file but got" in outcome.output
+
+
+def test_a_file_of_notes_is_refused_before_the_measurement(tmp_path):
+    page = tmp_path / "notes.md"
+    page.write_text("my notes\n")
+    outcome = CliRunner().invoke(app, ["bench", "--markdown", str(page)])
+    assert outcome.exit_code == 2
+    assert f"markdown must be a new file or have the marks {report.BEGIN}" in " ".join(outcome.output.split())
+    assert page.read_text() == "my notes\n"
 
 
 HOSTILE = figure("=1+1 | <b>[x](y)") | {"shape": r"$\undefined{$ x$", "note": "@SUM(A1)", "status": "failed"}

@@ -129,6 +129,13 @@ def test_the_simulated_runtime_refuses_a_variable_with_nonsense(setting: str) ->
     assert f"simulated CANN: {NONSENSE_OF_THE_RUNTIME[setting]}" in output
 
 
+@pytest.mark.parametrize("setting", NONSENSE_OF_THE_RUNTIME)
+def test_back_end_sim_does_not_read_the_settings_of_the_runtime(setting: str) -> None:
+    name, _, value = setting.partition("=")
+    status, output = output_of(CALL, NPU_ROPE_BACKEND="sim", **{name: value})
+    assert (status, "simulated CANN" in output) == (0, False), output
+
+
 # Logs a line of each level from 0 to 3.
 LOG = """
 import ctypes, sys
@@ -226,14 +233,17 @@ def test_a_truncated_library_does_not_end_the_process(tmp_path: Path, name: str,
     assert cause in output
 
 
-@pytest.mark.parametrize("part", [0, 0.3])
-def test_doctor_names_a_truncated_library_of_torch_operators(tmp_path: Path, part: float) -> None:
+@pytest.mark.parametrize("part", [0, 0.3, "another library"])
+def test_doctor_names_a_faulty_library_of_torch_operators(tmp_path: Path, part: float | str) -> None:
     library = native.find_library("npu_rope_torch")
     assert library is not None
     for other in library.parent.glob("*.so"):
         shutil.copy(other, tmp_path)
     cut = tmp_path / library.name
-    os.truncate(cut, int(part * library.stat().st_size))
+    if isinstance(part, str):
+        shutil.copy(library.parent / "libnpu_rope.so", cut)
+    else:
+        os.truncate(cut, int(part * library.stat().st_size))
     environment = {**os.environ, "NPU_ROPE_LIB_DIR": str(tmp_path)}
     command = [sys.executable, "-W", "ignore", "-m", "npu_rope", "doctor", "--json"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -241,6 +251,7 @@ def test_doctor_names_a_truncated_library_of_torch_operators(tmp_path: Path, par
     assert found["present"] is False
     assert "it does not load: " in found["detail"]
     assert str(cut) in found["detail"]
+    assert ("it is no registration of npu_rope" in found["detail"]) == isinstance(part, str)
     assert found["remedy"].startswith("Install npu_rope again")
 
 

@@ -1338,6 +1338,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "rope_table.h | statement removed | } {t.is_filled = may_step_ = true};": "tables are computed from the position again, within the same bounds",
         "rope_frequency.cpp | number + 1 | for (int32_t axis = 0; axis < {3}; ++axis)": "a pair of the last section and a pair behind all sections have the fourth axis",
         "rope_frequency.cpp | number + 1 | pairs[i] = {0, i, -{1}};": "a number below 0 means that no section begins",
+        "doubles.h | bits | return !any_nan_or_without(as_float(~as_bits(v) {&} kExponent), kExponent);": "no vector counts as finite, so the terms of each row are added lane by lane, which is only slower",
         "doubles.h | number + 1 | constexpr int64_t kLastBit = int64_t{{1}} << (53 - 16), kLostBits = kLastBit - 1; // a double has 53 bits": "15 significant bits are kept, and 13 are enough",
         "rope_table.h | comparison | moves |= on_axis {==} 1;": "a step of 1 on every axis is not used, which is only slower",
         "soft_fma.h | comparison | (Words)(magnitude(c) {<} 0x1p1000) & (Words)(magnitude(product) < 0x1p1000);": "the range is narrower than needed, and at its limit both ways are exact",

@@ -111,6 +111,38 @@ def test_a_view_that_is_a_leaf_is_not_written():
         assert torch.equal(memory, before)
 
 
+def test_a_view_of_a_computed_tensor_has_the_error_of_torch():
+    computed = random(3, 2, 8).requires_grad_() * 1
+    with torch.no_grad():
+        view = computed[0:3]
+    with pytest.raises(RuntimeError, match="created in no_grad mode and is being modified inplace"):
+        npu_rope.rope_(view, POSITIONS, PARAMS)
+
+
+INFERRED = {
+    "positions": (torch.inference_mode()(lambda: torch.arange(3))(), None),
+    "freq_factors": (POSITIONS, torch.inference_mode()(lambda: torch.ones(4))()),
+}
+
+
+@pytest.mark.parametrize("op", ["rope_", "rope", "rope_qk_"])
+@pytest.mark.parametrize("name", INFERRED)
+def test_nothing_is_rotated_if_autograd_cannot_save_an_inference_tensor(op, name):
+    x, other = random(3, 2, 8).requires_grad_() * 1, random(3, 2, 8)
+    before, version = x.detach().clone(), x._version
+    positions, factors = INFERRED[name]
+    rule = f"{name} must be no inference tensor where a gradient is needed but got one"
+    with pytest.raises(ValueError, match=rf"^\[{op}\] {rule}\.$"):
+        if op == "rope_":
+            npu_rope.rope_(x, positions, PARAMS, factors)
+        elif op == "rope":
+            npu_rope.rope(x, positions, PARAMS, factors, out=x)
+        else:
+            npu_rope.rope_qk_(x, other, positions, PARAMS, factors)
+    assert torch.equal(x.detach(), before)
+    assert (x._version, torch.equal(other, random(3, 2, 8))) == (version, True)
+
+
 @pytest.mark.parametrize("angle", [-1, 3, 8, 2**31 - 1])
 def test_a_policy_that_no_enumerator_has_is_refused(angle):
     x = random(3, 2, 8)

@@ -357,6 +357,7 @@ void reset_streams_in_fork(bool was_running_elsewhere) {
 }
 
 uint64_t work_left() {
+    if (!g_has_state) return 0;  // do not read the settings for a program that has no streams
     auto lock = lock_streams();
     uint64_t left = 0;
     const auto has_results = [](const Work& work) {

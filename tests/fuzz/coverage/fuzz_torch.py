@@ -53,26 +53,41 @@ HOSTILE_FLOATS = (0.0, -0.0, 1.0, -1.0, 1e-5, 10000.0, 32.0, 1e308, 5e-324, floa
 # In which way a tensor differs from the usual one.
 WAYS = ("", "", "", "", "", "transposed", "with gaps", "repeated", "any stride", "other size", "other rank",
         "other type", "another tensor", "special", "every second", "")  # fmt: skip
-SPECIAL = ("meta", "sparse", "released", "conjugate", "negative", "leaf", "inference", "empty", "quantized",
-           "misaligned")  # fmt: skip
+SPECIAL = ("meta", "sparse", "released", "conjugate", "negative", "leaf", "computed", "inference", "empty",
+           "quantized", "misaligned")  # fmt: skip
+UNWRITTEN = -7.0
 POOL = torch.rand(MOST_ELEMENTS * 2 + 2 * MARGIN, generator=torch.Generator().manual_seed(0)) + 0.5
 
 
 class Memory:
     """The tensors of a call, their memory, and the elements that the call may write."""
 
-    def __init__(self, data: atheris.FuzzedDataProvider, differentiates: bool) -> None:
-        self.data, self._differentiates = data, differentiates
+    def __init__(self, data: atheris.FuzzedDataProvider, releases: bool) -> None:
+        self.data, self._releases = data, releases
         self._buffers: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._written: list[torch.Tensor] = []
+        self._expected: list[torch.Tensor] = []
         self._drawn: list[torch.Tensor] = []
 
     def write(self, *tensors: Any) -> None:
         """Let the call write the elements of these tensors."""
         self._written += [each for each in tensors if isinstance(each, torch.Tensor)]
 
+    def expect(self, result: torch.Tensor) -> None:
+        """Require the call to write this tensor, which is no other tensor of the call: fill it with a number
+        that no result has."""
+        if result.layout == torch.strided and result.dtype in FLOATS and result.numel():
+            for buffer, before in self._buffers:
+                if _memory_of(result) == _memory_of(buffer):
+                    buffer.fill_(UNWRITTEN)
+                    before.copy_(buffer)
+                    self._expected.append(result)
+
     def check(self, failed: bool) -> None:
-        """Raise AssertionError if other elements have changed."""
+        """Raise AssertionError if other elements than those of outputs have changed, or if a call that has
+        not failed left a result as it was."""
+        if not failed and any((_detached(result) == UNWRITTEN).all() for result in self._expected):
+            raise AssertionError("a result must be written but the call left it as it was")
         for buffer, before in self._buffers:
             changed = _bytes(buffer).ne(_bytes(before)).any(1)
             if not failed:
@@ -103,10 +118,13 @@ class Memory:
         self._buffers.append((buffer, buffer.clone()))
         return buffer
 
-    def tensor(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        """Return a tensor of this shape and type, or another one."""
+    def tensor(self, shape: Sequence[int], dtype: torch.dtype, is_result: bool) -> torch.Tensor:
+        """Return a tensor of this shape and type, or another one. A result holds a number that none has."""
+        earlier = len(self._buffers)
         drawn = self._tensor(list(shape), dtype)
         self._drawn.append(drawn)
+        if is_result and len(self._buffers) > earlier:  # it is no other tensor of the call
+            self.expect(drawn)
         return drawn
 
     def _tensor(self, shape: list[int], dtype: torch.dtype) -> torch.Tensor:
@@ -171,8 +189,9 @@ class Memory:
         if kind == "sparse" and tensor.dtype in FLOATS:
             return tensor.to_sparse()
         # torch gives the address of released memory as 0; behind an offset it gives no sign of it. Its own
-        # functions, which read integers and compute gradients of gradients, end the process.
-        if kind == "released" and tensor.dtype not in INTEGERS and not self._differentiates:
+        # functions, which read integers, compute gradients of gradients, and print arguments of a wrong type,
+        # end the process.
+        if kind == "released" and tensor.dtype not in INTEGERS and self._releases:
             released = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
             released.untyped_storage().resize_(0)
             return released
@@ -182,6 +201,10 @@ class Memory:
             return torch._neg_view(tensor)
         elif kind == "leaf" and tensor.dtype in FLOATS:
             tensor.requires_grad_()
+        elif kind == "computed" and tensor.dtype in FLOATS and tensor.numel():  # its memory is its own
+            tensor = (tensor.clone(memory_format=torch.contiguous_format).requires_grad_() * 1).contiguous()
+            values = tensor.detach().view(-1)
+            self._buffers.append((values, values.clone()))
         elif kind == "inference":
             with torch.inference_mode():
                 return tensor.clone()
@@ -218,6 +241,10 @@ def _bytes(buffer: torch.Tensor) -> torch.Tensor:
     return buffer.detach().view(torch.uint8).view(buffer.numel(), -1)
 
 
+def _detached(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().resolve_neg()
+
+
 def _memory_of(tensor: torch.Tensor) -> int:
     if tensor.layout != torch.strided or tensor.is_meta:
         return 0
@@ -230,8 +257,8 @@ def _memory_of(tensor: torch.Tensor) -> int:
 class Call:
     """The sizes, types and attributes that the arguments of a call share, and its memory."""
 
-    def __init__(self, data: atheris.FuzzedDataProvider, differentiates: bool) -> None:
-        self.data, self.memory = data, Memory(data, differentiates)
+    def __init__(self, data: atheris.FuzzedDataProvider, op: str, releases: bool) -> None:
+        self.data, self.op, self.memory = data, op, Memory(data, releases)
         pick = data.PickValueInList
         self.batch, self.tokens = pick([1, 1, 2, 0]), pick([1, 3, 4, 2, 0, 33])
         self.heads, self.k_heads = pick([1, 2, 4, 5]), pick([1, 2])
@@ -239,8 +266,21 @@ class Call:
         self.dtype = pick(list(FLOATS))
         self.table_dtype = self.dtype if data.ConsumeIntInRange(0, 3) else torch.float32
         self.integers = pick(list(INTEGERS))
-        self.n_dims = self.size if data.ConsumeIntInRange(0, 3) else self.integer(self.size // 2)
-        self.heads_first = data.ConsumeIntInRange(0, 3) == 0
+        self.mode = pick([RopeMode.NORMAL, RopeMode.NEOX, *RopeMode])
+        self.n_dims = self.size // (2 if self.mode == RopeMode.VISION else 1)
+        if data.ConsumeIntInRange(0, 3) == 0:
+            self.n_dims = self.integer(self.size // 2)
+        # Which of its usual shapes a tensor has: all that of one number fit together.
+        self.form = 0 if "set_rows" in op and "qkv" not in op else pick([0, 0, 1, 2])
+        self.form = 1 if "qkv" in op else self.form
+        self.has_table, self.has_norm, self.has_v = data.ConsumeBool(), data.ConsumeBool(), data.ConsumeBool()
+
+    def is_given(self, name: str) -> bool:
+        """Return whether an optional tensor is given: in most calls, those that belong together."""
+        usual = {"positions": True, "slots": True, "k_cache": True, "v": self.has_v, "v_cache": self.has_v}
+        usual |= {"cos": self.has_table, "sin": self.has_table, "v_out": self.has_v}
+        usual |= {"q_scale": self.has_norm, "k_scale": self.has_norm}
+        return usual.get(name, False) ^ (self.data.ConsumeIntInRange(0, 15 if "qkv" in self.op else 3) == 0)
 
     def integer(self, usual: int) -> int:
         """Return a number that fits, or another one."""
@@ -262,19 +302,25 @@ class Call:
     def tensor(self, name: str) -> torch.Tensor:
         """Return a tensor for the argument of this name."""
         shapes, dtype = self._usual(name)
-        return self.memory.tensor(self.data.PickValueInList(shapes), dtype)
+        shape = shapes[min(self.form, len(shapes) - 1)]
+        if self.data.ConsumeIntInRange(0, 7) == 0:
+            shape = self.data.PickValueInList(shapes)
+        is_cache = (
+            name == "k_out" and "norm_rope" in self.op
+        )  # perhaps, and then rows of -1 leave it as it is
+        return self.memory.tensor(shape, dtype, name in RESULTS and not is_cache)
 
     def _usual(self, name: str) -> tuple[list[list[int]], torch.dtype]:
         b, s, n, d = self.batch, self.tokens, self.heads, self.size
         if name.startswith(("k_quant", "v_quant")):
             return [[1], [self.k_heads], [self.k_heads, d]], torch.float32
         if name in ("cache", "k_cache", "v_cache"):
-            n = self.k_heads if name != "cache" or self.data.ConsumeBool() else n
-            dtype = self.data.PickValueInList([self.dtype, torch.float16, torch.int8, torch.float32])
-            return [[64, n, d], [8, 8, n, d], [8, n, 8, d]], dtype
+            n = n if name == "cache" and "norm" not in self.op else self.k_heads
+            dtypes = [self.dtype] * 4 + [torch.float16, torch.int8, torch.float32]
+            return [[64, n, d], [8, 8, n, d], [8, n, 8, d]], self.data.PickValueInList(dtypes)
         if name in ("positions", "rows", "slots", "start_pos", "pad_len", "seqstarts", "position_ids"):
             shapes = {
-                "positions": [[s], [b, s], [4, s], [3, s], [b, 4, s]],
+                "positions": [[4, s], [4, s], [3, s]] if self.mode.value & 8 else [[s], [s], [b, s]],
                 "rows": [[b, s], [s]],
                 "slots": [[s]],
                 "position_ids": [[b, s]],
@@ -286,17 +332,18 @@ class Call:
         if name in ("cos_cache", "sin_cache"):
             return [[64, d // 2], [b, s, d // 2]], self.table_dtype
         if name in ("cos", "sin"):
-            tables = [[1, s, 1, d], [b, s, 1, d], [1, 1, s, d], [s, d], [s, d // 2], [64, d], [b, s, n, d]]
-            return tables, self.table_dtype
+            if "qkv" in self.op:
+                return [[64, d], [64, d], [s, d // 2]], self.table_dtype
+            return [[1, s, 1, d], [s, d], [1, 1, s, d], [b, s, 1, d], [s, d // 2]], self.table_dtype
         if name == "square_sums":
-            return [[2, b, s], [b, s, 2], [b, s, 1]], torch.float32
+            return [[s, 2], [s, 2], [b, s, 2]], torch.float32
         if name == "packed":
             return [[self.data.PickValueInList([24, 32, 88, 104, 112])]], torch.uint8
         if name.endswith(("scale", "bias")):
-            return [[d], [n, d], [1]], self.table_dtype
+            return [[d], [d], [1], [n, d]], self.table_dtype
         if name.startswith(("k", "v")):
             n = self.k_heads
-        return [[b, n, s, d] if self.heads_first else [b, s, n, d], [s, n, d], [b, s, n * d]], self.dtype
+        return [[b, s, n, d], [s, n, d], [b, n, s, d], [b, s, n * d]], self.dtype
 
     def packed(self, name: str) -> torch.Tensor:
         """Return the packed attributes of an operator, or other bytes. Raises ValueError if the attributes
@@ -329,16 +376,15 @@ class Call:
 
     def params(self) -> RopeParams:
         """Return parameters of rope. Raises BrokenRule if they break its rules."""
-        mode = self.data.PickValueInList(list(RopeMode))
         return RopeParams(
             n_dims=self.n_dims,
-            mode=mode,
+            mode=self.mode,
             freq_base=self.number(10000.0),
             freq_scale=self.number(1.0),
             ext_factor=self.number(0.0),
             attn_factor=self.number(1.0),
             n_ctx_orig=self.integer(0),
-            sections=(self.size // 4, self.size // 4, 0, 0) if mode.value & 8 else None,
+            sections=(self.size // 4, self.size // 4, 0, 0) if self.mode.value & 8 else None,
             n_offs=self.integer(0),
         )
 
@@ -347,16 +393,17 @@ class Call:
         pick = self.data.PickValueInList
         if name == "sections":
             quarter = self.size // 4
-            return pick([None, None, [quarter, quarter, 0, 0], [1, 1, 1, 1], [2**40, 0, 0, -1], [1], []])
+            usual = [quarter, quarter, 0, 0] if self.mode.value & 8 else None
+            return pick([usual] * 8 + [None, [1, 1, 1, 1], [2**40, 0, 0, -1], [1], []])
         if name in ("rope_mode", "angle"):
-            return self.integer(pick([0, 2, 8, 24, 40] if name == "rope_mode" else [0, 1, 2]))
+            return self.integer(self.mode.value if name == "rope_mode" else pick([0, 1, 2]))
         if kind == "bool":
             return self.flag(bool(usual))
         if kind == "str":
             return pick(["", "linear", "dynamic", "x"])
         if kind == "float":
             return self.number(float(usual))
-        given = {"n_dims": self.n_dims, "num_heads": pick([0, self.heads])}
+        given = {"n_dims": self.n_dims, "num_heads": self.heads if self.form == 3 else 0}
         return self.integer(given.get(name, usual or 0))
 
 
@@ -368,7 +415,7 @@ def operator_call(call: Call, name: str) -> tuple[Any, list[Any], dict[str, Any]
     for argument in operator._schema.arguments:
         kind = str(argument.type)
         if "Tensor" in kind:
-            if kind.startswith("Optional") and call.data.ConsumeIntInRange(0, 3):
+            if kind.startswith("Optional") and not call.is_given(argument.name):
                 value = None
             else:
                 value = call.packed(name) if argument.name == "packed" else call.tensor(argument.name)
@@ -385,8 +432,15 @@ def operator_call(call: Call, name: str) -> tuple[Any, list[Any], dict[str, Any]
 
 IN_PLACE = {"x", "q", "k"}
 WRITTEN = {"out", "cache", "k_cache", "v_cache"}
-PAIRS = {"rope_qk": "qk", "rotary_mul_qk": "qk", "rms_norm_rope": "qk", "add_rms_norm": "xx"}
-PAIRS |= {"qkv_norm_rope_cache": "qkv"}
+RESULTS = {"out", "q_out", "k_out", "sum", "Y"}
+Q_AND_K = ("q_out", "k_out")
+PAIRS = {
+    "rope_qk": Q_AND_K,
+    "rotary_mul_qk": Q_AND_K,
+    "rms_norm_rope": Q_AND_K,
+    "add_rms_norm": ("out", "sum"),
+}
+PAIRS |= {"qkv_norm_rope_cache": (*Q_AND_K, "v_out")}
 
 
 def function_call(call: Call, name: str) -> tuple[Any, list[Any], dict[str, Any]]:
@@ -396,13 +450,13 @@ def function_call(call: Call, name: str) -> tuple[Any, list[Any], dict[str, Any]
     named: dict[str, Any] = {}
     for each in inspect.signature(function).parameters.values():
         value: Any
-        given = each.default is None and not call.data.ConsumeIntInRange(0, 3)
+        given = each.default is None and each.name != "backend" and call.is_given(each.name)
         if each.name == "backend" or (each.default is None and not given):
             value = None
         elif each.name == "params":
             value = call.params()
         elif each.name == "out" and name in PAIRS:
-            value = tuple(call.tensor(letter) for letter in PAIRS[name])
+            value = tuple(call.tensor(part) for part in PAIRS[name])
             call.memory.write(*value)
         elif each.name == "angle":
             value = call.angle()
@@ -435,10 +489,10 @@ def test(content: bytes) -> str:
     data = atheris.FuzzedDataProvider(content)
     name = data.PickValueInList([*OPERATORS, *FUNCTIONS])
     mode = data.PickValueInList(list(MODES))
-    call = Call(data, differentiates=mode is torch.enable_grad)
+    is_operator = name.startswith("npu_rope::")
+    call = Call(data, name, releases=is_operator and mode is not torch.enable_grad)
     try:
-        make = operator_call if name.startswith("npu_rope::") else function_call
-        run, positional, named = make(call, name)
+        run, positional, named = (operator_call if is_operator else function_call)(call, name)
     except BrokenRule as error:  # of RopeParams
         if not ERROR.fullmatch(str(error)):
             raise

@@ -11,7 +11,7 @@ import os
 import resource
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -36,12 +36,18 @@ def _files_of(folders: list[str]) -> list[Path]:
 
 class Program:
     """A fuzz program. ``test`` runs the modules on an input, and raises if a property does not hold. It may
-    return a text that names the outcome. A call may take at most ``memory_bytes``."""
+    return a text that names the outcome. A call may take at most ``memory_bytes``. ``mended`` has the outcome
+    of each input ``mended-*`` of the corpus, which is another one after a change of the order of choices."""
 
     def __init__(
-        self, test: Callable[[bytes], str | None], modules: Sequence[ModuleType], memory_bytes: int
+        self,
+        test: Callable[[bytes], str | None],
+        modules: Sequence[ModuleType],
+        memory_bytes: int,
+        mended: Mapping[str, str] | None = None,
     ) -> None:
         self.test, self.modules, self.memory_bytes = test, modules, memory_bytes
+        self.mended = mended or {}
 
     def main(self) -> None:
         """Fuzz, or do what ``--lines`` or ``--keep`` asks for."""
@@ -49,8 +55,17 @@ class Program:
             return self._print_lines(sys.argv[2:])
         if sys.argv[1:2] == ["--keep"]:
             return self._keep_files(sys.argv[2], sys.argv[3:])
+        for folder in (Path(word) for word in sys.argv[1:] if os.path.isdir(word)):
+            self._check_mended(folder)
         atheris.Setup(sys.argv, self._limited_test)
         atheris.Fuzz()
+
+    def _check_mended(self, folder: Path) -> None:
+        """End the program if an input of a mended fault means another call now."""
+        for file in sorted(folder.glob("mended-*")):
+            expected, outcome = self.mended.get(file.name), self.test(file.read_bytes())
+            if self.mended and outcome != expected:
+                sys.exit(f"broken: {file.name} must end with {expected!r} but its outcome is {outcome!r}")
 
     def _limited_test(self, content: bytes) -> None:
         """Run the test with at most ``memory_bytes`` more than the process has, which grows with inputs."""
