@@ -140,6 +140,11 @@ def raised_by_torch(message: str) -> BrokenRule | None:
     return native.raised_by_torch(message)
 
 
+def is_torch_registration(path: str) -> bool:
+    """Return whether a library that torch has loaded is npu_rope's registration of CPU operators."""
+    return native.is_torch_registration(path)
+
+
 CUSTOM_OPP, OPP = "ASCEND_CUSTOM_OPP_PATH", "ASCEND_OPP_PATH"
 
 

@@ -239,6 +239,11 @@ def raised_by_torch(message: str) -> BrokenRule | None:
     return None
 
 
+def is_torch_registration(path: str) -> bool:
+    """Return whether a library that torch has loaded is npu_rope's registration of CPU operators."""
+    return hasattr(C.CDLL(path), "npu_rope_torch_last_error_parts")
+
+
 # Functions and objects of Python, in the order of the struct Python of csrc/capi/python.cpp.
 _OF_PYTHON = (
     "PyObject_GetBuffer",

@@ -8,7 +8,6 @@ functionalisation and placeholders for NPU tensors. The C++ kernels are in ``csr
 
 from __future__ import annotations
 
-import ctypes
 import re
 import sys
 import warnings
@@ -192,7 +191,7 @@ def registration_error(path: str) -> str:
         for library in Path(path).parent.glob("libnpu_rope*.so"):  # it is linked with libnpu_rope
             check_whole(library)
         torch.ops.load_library(path)
-        if not hasattr(ctypes.CDLL(path), "npu_rope_torch_last_error_parts"):
+        if not backends.is_torch_registration(path):
             raise OSError(f"{path}: it is no registration of npu_rope")
     except OSError as error:
         fault = load_fault(Path(path), error.__cause__ or error)

@@ -123,22 +123,21 @@ INFERRED = {
     "positions": (torch.inference_mode()(lambda: torch.arange(3))(), None),
     "freq_factors": (POSITIONS, torch.inference_mode()(lambda: torch.ones(4))()),
 }
+IN_PLACE = {
+    "rope_": lambda x, _, *angles: npu_rope.rope_(x, angles[0], PARAMS, angles[1]),
+    "rope": lambda x, _, *angles: npu_rope.rope(x, angles[0], PARAMS, angles[1], out=x),
+    "rope_qk_": lambda q, k, *angles: npu_rope.rope_qk_(q, k, angles[0], PARAMS, angles[1]),
+}
 
 
-@pytest.mark.parametrize("op", ["rope_", "rope", "rope_qk_"])
+@pytest.mark.parametrize("op", IN_PLACE)
 @pytest.mark.parametrize("name", INFERRED)
 def test_nothing_is_rotated_if_autograd_cannot_save_an_inference_tensor(op, name):
     x, other = random(3, 2, 8).requires_grad_() * 1, random(3, 2, 8)
     before, version = x.detach().clone(), x._version
-    positions, factors = INFERRED[name]
     rule = f"{name} must be no inference tensor where a gradient is needed but got one"
     with pytest.raises(ValueError, match=rf"^\[{op}\] {rule}\.$"):
-        if op == "rope_":
-            npu_rope.rope_(x, positions, PARAMS, factors)
-        elif op == "rope":
-            npu_rope.rope(x, positions, PARAMS, factors, out=x)
-        else:
-            npu_rope.rope_qk_(x, other, positions, PARAMS, factors)
+        IN_PLACE[op](x, other, *INFERRED[name])
     assert torch.equal(x.detach(), before)
     assert (x._version, torch.equal(other, random(3, 2, 8))) == (version, True)
 
