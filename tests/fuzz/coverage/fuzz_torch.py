@@ -482,6 +482,14 @@ OPERATORS = sorted(
 )
 FUNCTIONS = sorted(name for name in npu_rope.__all__ if inspect.isfunction(getattr(npu_rope, name)))
 MODES = (torch.no_grad, torch.inference_mode, torch.enable_grad)
+MENDED = {  # the outcome of each input of the corpus that once broke a property
+    "mended-angle": "npu_rope::rms_norm_rope angle",
+    "mended-empty-halves": "npu_rope::rotary_mul_qk_to_halves the head size",
+    "mended-meta-start": "rotary_position_embedding start_pos",
+    "mended-negated-pair": "rotary_mul_qk_ k",
+    "mended-released-packed": "npu_rope::rms_norm_rounded_last packed",
+    "mended-sparse-in-backward": "rotary_mul_backward x",
+}
 
 
 def test(content: bytes) -> str:
@@ -516,4 +524,4 @@ def test(content: bytes) -> str:
 
 
 if __name__ == "__main__":
-    Program(test, (), MEMORY_BYTES).main()
+    Program(test, (), MEMORY_BYTES, MENDED).main()
