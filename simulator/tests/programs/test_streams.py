@@ -90,7 +90,8 @@ def test_events_of_immediate_streams_wait_for_no_work():
 @pytest.mark.parametrize("count", [5, 3900, 4096, 5000], ids="{} characters".format)
 def test_an_unknown_kind_of_streams_ends_the_process_with_one_line(count):
     """A packet is one write. Up to PIPE_BUF bytes, the writes of several processes do not mix."""
-    source = "import ctypes as C, sys; C.CDLL(sys.argv[1]).aclrtResetDevice(0)"
+    source = "import ctypes as C, sys; cann = C.CDLL(sys.argv[1]); cann.aclrtSetDevice(0);"
+    source += " cann.aclrtCreateStream(C.byref(C.c_void_p()))"
     value = ("eager" * 1000)[:count]
     environment = {**os.environ, "ASCEND_SIM_STREAMS": value}
     command = [sys.executable, "-c", source, str(folders.library("ascend_sim_cann"))]
