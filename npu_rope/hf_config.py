@@ -232,8 +232,8 @@ class Config:
         """Require a key that indicates rope, and a layer type that the configuration has."""
         has_rope_scaling = isinstance(self.config, Mapping) and "rope_scaling" in self.config
         if not given and not has_rope_scaling and all(self.get(name) is None for name in ROPE_KEYS):
-            model = self.model_type or "none of these"
-            raise bad_value(OP, "config", "have rope_parameters, or rope_theta,", model)
+            given_model = f"neither in a config of {self.model_type}" if self.model_type else "neither"
+            raise bad_value(OP, "config", "have rope_parameters, or rope_theta,", given_model)
         known = self.get("layer_types") or ()
         if self.layer_type is not None and self.layer_type not in known:
             rule = f"one of {', '.join(dict.fromkeys(known))}" if known else "None for this config"

@@ -439,8 +439,12 @@ def main(given: Sequence[str] | None = None) -> int:
         if run is not None:
             run.print_totals()
         return 130
-    except (BadUsage, CannotStart, OSError) as error:
+    except (BadUsage, CannotStart) as error:
         print(f"random_runs.py: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        rule = "output must fit on the disk but got" if error.filename is None else str(error.filename)
+        print(f"random_runs.py: {rule}: {error.strerror}.", file=sys.stderr)
         return 2
     finally:
         if run is not None:
