@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-/* Increases when a struct or a signature below changes. Compare it with npu_rope_abi_version(). */
+/* Increases when the binary form of a struct or a signature below changes. Compare it with npu_rope_abi_version(). */
 #define NPU_ROPE_ABI_VERSION 2
 
 /* The result of every operator. npu_rope_last_error() returns the message of an error. */
@@ -130,7 +130,7 @@ NPU_ROPE_API void npu_rope_set_thread_pool(npu_rope_run_fn run, npu_rope_num_thr
 
 /* Return parameters with these values of n_dims and mode, and with ggml's defaults for the others: freq_base 10000,
  * freq_scale 1, no YaRN, attn_factor 1, beta_fast 32, beta_slow 1. */
-NPU_ROPE_API npu_rope_params npu_rope_default_params(int32_t n_dims, npu_rope_mode mode);
+NPU_ROPE_API npu_rope_params npu_rope_default_params(int32_t n_dims, int32_t mode);
 
 /* Rotate x by its positions into out.
  *

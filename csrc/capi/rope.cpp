@@ -5,7 +5,7 @@
 
 extern "C" {
 
-npu_rope_params npu_rope_default_params(int32_t n_dims, npu_rope_mode mode) {
+npu_rope_params npu_rope_default_params(int32_t n_dims, int32_t mode) {
     npu_rope_params params = {};
     params.n_dims = n_dims;
     params.mode = mode;

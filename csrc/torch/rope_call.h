@@ -118,8 +118,9 @@ Packed unpack_as(const char* op, AtenTensorHandle packed) {
 }
 
 // A tensor in the form that the C interface reads. The kernels read any layout with unit stride in the last dimension;
-// a tensor with another layout is copied. Not copied are a tensor at the output's address, whose layout the C library
-// checks, and one whose memory was released (resize_(0) of its storage), which the C library refuses.
+// a tensor with another layout is copied. A tensor at the output's address is not copied; the C library checks its
+// layout. A tensor without an address is not copied: it is empty, or its memory was released, which the C library
+// refuses.
 class Readable {
 public:
     Readable(AtenTensorHandle x, AtenTensorHandle out) : view_(view_of(x)) {

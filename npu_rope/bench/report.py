@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
@@ -311,14 +311,17 @@ def _markdown_line(cells: list[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def has_marks(page: str) -> bool:
-    """Return whether a page has marks for some results."""
-    return any(begin in page and end in page for begin, end in ((BEGIN, END), *OWN_MARKS.values()))
+def missing_marks(page: str, groups: Iterable[str]) -> str | None:
+    """Return the rule of an error if a page that is not empty has no marks for a group of rows, else None."""
+    if page.strip() and not _has(page, BEGIN, END):
+        for group in groups:
+            if not _has(page, *OWN_MARKS.get(group, (BEGIN, END))):
+                return f"have the marks {BEGIN} and {END}"
+    return None
 
 
-def marks_rule() -> str:
-    """Return the rule of an error for a page without marks for results."""
-    return f"have the marks {BEGIN} and {END}"
+def _has(page: str, begin: str, end: str) -> bool:
+    return 0 <= page.find(begin) < page.find(end)
 
 
 def into_page(runs: Sequence[Results], page: str) -> str:
@@ -328,19 +331,19 @@ def into_page(runs: Sequence[Results], page: str) -> str:
     parts of the page stay unchanged.
 
     Raises:
-        ValueError: the page has no marks for some results. The error is :func:`marks_rule`.
+        ValueError: the page has no marks for some results (:func:`missing_marks`).
     """
+    if rule := missing_marks(page, (f["group"] for run in runs for f in run.figures)):
+        raise ValueError(f"page must {rule}")
     for group, (begin, end) in OWN_MARKS.items():
         of_group = _of_group(runs, group)
-        if of_group and begin in page and end in page:
+        if of_group and _has(page, begin, end):
             page = _between(page, begin, end, of_group)
             runs = _of_group(runs, group, others=True)
     if not runs:
         return page
-    if BEGIN in page and END in page:
+    if _has(page, BEGIN, END):
         return _between(page, BEGIN, END, runs)
-    if page.strip():
-        raise ValueError(marks_rule())
     return f"{BEGIN}\n\n{markdown(runs)}\n{END}\n"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -76,7 +76,8 @@ def bench(
     markdown: Annotated[
         Path | None,
         typer.Option(
-            help="Put the tables between the marks of this file, or make it. The page of docs has the marks."
+            help="Put the tables between the marks of this file, as in docs/benchmarks.md. "
+            "A new or empty file gets the marks, too."
         ),
     ] = None,
     earlier: Annotated[
@@ -160,10 +161,13 @@ def bench(
             raise usage_error(f"[bench] from must be one run for {given} but got {len(runs)} of them.")
         if plot is not None:
             _drawing(runs[0])  # refuse before anything is written
+        _require_marks(markdown, page, (f["group"] for run in runs for f in run.figures))
     else:
         options = _options(quick, rows, threads, dtypes, modes, peers, seconds, ggml_lib, isa)
         if plot is not None:
             _require_panels(options)
+        chosen = (row for count in options.threads for row in options.chosen_rows(count))
+        _require_marks(markdown, page, (row.group for row in chosen))
         with termination_as_interrupt():
             runs = [_measure(options)]
     results = runs[0]
@@ -180,12 +184,8 @@ def bench(
     if output is not None:
         print(f"report written to {output}", file=sys.stderr)
     if markdown is not None:
-        try:
-            page = report.into_page(runs, page)
-        except ValueError as error:
-            raise _page_refusal(markdown, str(error)) from None
         with replacing(markdown) as stream:
-            stream.write(page)
+            stream.write(report.into_page(runs, page))
     if plot is not None:
         draw = _drawing(results)
         with replacing(plot, "wb") as stream:
@@ -242,20 +242,19 @@ def _read(path: Path) -> Results:
 
 
 def _page(path: Path) -> str:
-    """Return the present text of the Markdown file, which must have marks for results unless it is empty."""
+    """Return the present text of the Markdown file."""
     try:
-        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        return path.read_text(encoding="utf-8") if path.is_file() else ""
     except (OSError, ValueError) as error:
         raise usage_error(
             f"[bench] markdown must be a text file but got {path}: {cause_of(error)}."
         ) from None
-    if text.strip() and not report.has_marks(text):
-        raise _page_refusal(path, report.marks_rule())
-    return text
 
 
-def _page_refusal(path: Path, rule: str) -> Exception:
-    return usage_error(f"[bench] markdown must be a new file or {rule} but got {path}.")
+def _require_marks(path: Path | None, page: str, groups: Iterable[str]) -> None:
+    """Raise a usage error if the page has no marks for a group of rows."""
+    if rule := report.missing_marks(page, groups):
+        raise usage_error(f"[bench] markdown must be a new file or {rule} but got {path}.")
 
 
 def _some_of(name: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:

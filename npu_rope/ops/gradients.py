@@ -81,9 +81,8 @@ def refuse_in_place(x: Any) -> None:
     """Raise the errors that torch raises for in-place writes to x, before anything is written."""
     base, kind = x, "a leaf Variable"
     if x._is_view():
-        # A view of memory without a gradient can be a leaf itself.
-        base, kind = x._base if x._base.requires_grad else x, "a view of a leaf Variable"
-    if base.is_leaf and base.requires_grad:
+        base, kind = x._base, "a view of a leaf Variable"
+    if base.is_leaf and (base.requires_grad or x.requires_grad):
         raise RuntimeError(f"{kind} that requires grad is being used in an in-place operation.")
     if x._is_view() and _creation_of(x) != _creation_kinds.DEFAULT:
         x.narrow(-1, 0, 0).zero_()  # torch checks a write of no element as it checks any other

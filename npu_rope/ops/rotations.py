@@ -115,7 +115,7 @@ def _rotate_in_place_under_autograd(call: CallTensors[Any], attributes: dict[str
     tensors = tuple(call.xs.values())
     angles = call.other_inputs["positions"], call.other_inputs.get("freq_factors")
     differentiated = [x for x in call.xs.values() if gradients.differentiates(x)]
-    if differentiated and torch.is_grad_enabled():
+    if torch.is_grad_enabled() and any(x.requires_grad for x in differentiated):
         for name, saved in call.other_inputs.items():
             if saved is not None and saved.is_inference():  # torch refuses to save it after x is rotated
                 raise bad_value(call.op, name, "be no inference tensor where a gradient is needed", "one")
@@ -123,11 +123,17 @@ def _rotate_in_place_under_autograd(call: CallTensors[Any], attributes: dict[str
             gradients.refuse_in_place(x)
     with torch._C._AutoDispatchBelowAutograd():
         getattr(torch.ops.npu_rope, f"{_OPS[len(tensors)]}_").default(*tensors, *angles, **attributes)
+    failures = []
     for x in differentiated:
-        with gradients.single_level_allowed():
-            _RotatedInPlace.apply(x, *angles, _attributes_of_schema(**attributes))
+        try:
+            with gradients.single_level_allowed():
+                _RotatedInPlace.apply(x, *angles, _attributes_of_schema(**attributes))
+        except Exception as error:  # of a hook of saved tensors: the other tensor is rotated, too
+            failures.append(error)
     # autograd must detect that tensors it saved for a gradient have changed.
     torch._C._increment_version(tensors)
+    if failures:
+        raise failures[0]
     return ()
 
 

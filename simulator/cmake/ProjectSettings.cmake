@@ -26,7 +26,8 @@ function(add_project_options project)
   target_include_directories(${project}_options INTERFACE ${CMAKE_CURRENT_SOURCE_DIR})
   target_compile_options(${project}_options INTERFACE -Wall -Wextra $<$<BOOL:${${prefix}_WERROR}>:-Werror>)
   if(${prefix}_SANITIZE)
-    # Clang only builds the fuzzers. The runtime of those in Python lacks two of its checks.
+    # Only the fuzzers are built by Clang. AddressSanitizer's runtime for those in Python lacks the checks function and
+    # vptr.
     set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=undefined
       $<$<CXX_COMPILER_ID:Clang>:-fno-sanitize=function,vptr>)
     if(${prefix}_SANITIZE STREQUAL thread)

@@ -723,7 +723,7 @@ def test_markdown_replaces_only_the_text_between_the_marks():
 
 def test_a_page_without_marks_is_not_replaced():
     begin, end = report.OWN_MARKS["norm"]
-    for page in ("my notes\n", f"{begin}\nold\n{end}\n"):
+    for page in ("my notes\n", f"{begin}\nold\n{end}\n", f"{report.END}\n{report.BEGIN}\n"):
         with pytest.raises(ValueError, match=f"have the marks {report.BEGIN} and {report.END}"):
             report.into_page([results(figure())], page)
     assert report.into_page([results(figure())], "\n").startswith(report.BEGIN)
@@ -988,6 +988,19 @@ def test_a_file_of_notes_is_refused_before_the_measurement(tmp_path):
     assert outcome.exit_code == 2
     assert f"markdown must be a new file or have the marks {report.BEGIN}" in " ".join(outcome.output.split())
     assert page.read_text() == "my notes\n"
+
+
+def test_a_page_of_other_rows_is_refused_before_anything_is_written(tmp_path):
+    page, saved, out = tmp_path / "norms.md", tmp_path / "saved.json", tmp_path / "out.html"
+    page.write_text("{}\n{}\n".format(*report.OWN_MARKS["norm"]))
+    before = page.read_text()
+    with saved.open("w") as stream:
+        report.write_json(results(figure()), stream)
+    files = ["--format", "html", "--output", str(out), "--markdown", str(page)]
+    outcome = CliRunner().invoke(app, ["bench", "--from", str(saved), *files])
+    assert outcome.exit_code == 2
+    assert "markdown must be a new file or have the marks" in " ".join(outcome.output.split())
+    assert (out.exists(), page.read_text()) == (False, before)
 
 
 HOSTILE = figure("=1+1 | <b>[x](y)") | {"shape": r"$\undefined{$ x$", "note": "@SUM(A1)", "status": "failed"}

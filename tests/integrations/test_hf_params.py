@@ -404,7 +404,7 @@ def test_bad_arguments_are_refused(tmp_path):
         RopeParams.from_hf({"rope_theta": 1e4})
     with pytest.raises(
         ValueError,
-        match=r"^\[rope\] config must have rope_parameters, or rope_theta, but got neither in a config of gpt2",
+        match=r"^\[rope\] config must have rope_parameters, or rope_theta, but got neither in .* gpt2",
     ):
         RopeParams.from_hf(transformers.GPT2Config())
     with pytest.raises(ValueError, match=r"^\[rope\] layer_type must be None for this config but got 'x'\."):

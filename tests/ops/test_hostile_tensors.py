@@ -31,6 +31,7 @@ def released(tensor: torch.Tensor) -> torch.Tensor:
 # ---- released memory -----------------------------------------------------------------------------------
 
 
+@pytest.mark.skipif(backends.torch_registration() is None, reason="the C++ registration was not built")
 @pytest.mark.parametrize("which", ["q", "k"])
 def test_released_memory_is_refused_where_pairs_become_halves(which):
     q, k = random(1, 2, 3, 8), random(1, 1, 3, 8)
@@ -101,10 +102,13 @@ def test_an_operator_that_writes_reads_lazy_negations():
 def test_a_view_that_is_a_leaf_is_not_written():
     memory = random(3, 2, 8)
     leaf = memory.view(3, 2, 8).requires_grad_()
-    before = memory.clone()
+    before, part = memory.clone(), leaf[0:3]
     for write in (
         lambda: npu_rope.rope_(leaf, POSITIONS, PARAMS),
+        lambda: npu_rope.rope_(part, POSITIONS, PARAMS),
+        lambda: npu_rope.rope_qk_(random(3, 2, 8), part, POSITIONS, PARAMS),
         lambda: npu_rope.rotary_mul_(leaf, TABLE, TABLE),
+        lambda: npu_rope.rotary_mul_(part, TABLE, TABLE),
     ):
         with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad is being used"):
             write()
@@ -140,6 +144,34 @@ def test_nothing_is_rotated_if_autograd_cannot_save_an_inference_tensor(op, name
         IN_PLACE[op](x, other, *INFERRED[name])
     assert torch.equal(x.detach(), before)
     assert (x._version, torch.equal(other, random(3, 2, 8))) == (version, True)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit
+@pytest.mark.parametrize("name", INFERRED)
+def test_a_tangent_alone_is_rotated_with_inference_tensors(name):
+    x, tangent = random(3, 2, 8), random(3, 2, 8)
+    positions, factors = INFERRED[name]
+    expected = npu_rope.rope(tangent, positions, PARAMS, factors)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, tangent)
+        npu_rope.rope_(dual, positions, PARAMS, factors)
+        assert torch.equal(torch.autograd.forward_ad.unpack_dual(dual).tangent, expected)
+
+
+def test_both_tensors_have_their_gradients_if_a_hook_of_saved_tensors_fails():
+    q, k = (random(3, 2, 8).requires_grad_() for _ in range(2))
+    rotated = [q * 1, k * 1]
+
+    def fail(_):
+        raise MemoryError("no room")
+
+    with (
+        pytest.raises(MemoryError, match="no room"),
+        torch.autograd.graph.saved_tensors_hooks(fail, lambda x: x),
+    ):
+        npu_rope.rope_qk_(*rotated, POSITIONS, PARAMS)
+    assert [x._version for x in rotated] == [2, 2]
+    assert all(type(x.grad_fn).__name__.startswith("RotatedInPlace") for x in rotated)
 
 
 @pytest.mark.parametrize("angle", [-1, 3, 8, 2**31 - 1])

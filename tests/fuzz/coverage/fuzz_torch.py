@@ -8,6 +8,7 @@ another device, have no memory, or are of a kind that no operator reads. Propert
 - A failure has the form "[operator] argument must RULE but got VALUE.", or is an error of torch itself
   (TORCH_ERRORS).
 - A call that fails leaves all memory as it was. A call that succeeds writes only the elements of its outputs.
+  The memory of sparse and quantized tensors is not compared.
 
 scripts/fuzz.sh runs this program. Options: python_fuzzer.py.
 """
@@ -37,7 +38,7 @@ MARGIN = 24  # elements before and after each tensor
 ERROR = re.compile(r"\[\w+\] (.+?) must .+ but got .*", re.DOTALL)
 # What torch says of tensors that no operator of a CPU takes, and of writes that autograd refuses.
 TORCH_ERRORS = re.compile(
-    "a leaf Variable that requires grad|Inplace update to inference tensor|Could not run 'npu_rope::"
+    "a leaf Variable that requires grad|Could not run 'npu_rope::"
     "|a view of a leaf Variable|Inference tensors cannot be saved for backward"
     "|setStorage: sizes .* are out of bounds for storage of size 0"  # a part of released memory
 )
@@ -78,7 +79,7 @@ class Memory:
         that no result has."""
         if result.layout == torch.strided and result.dtype in FLOATS and result.numel():
             for buffer, before in self._buffers:
-                if _memory_of(result) == _memory_of(buffer):
+                if _memory_of(result) == _memory_of(buffer) and not buffer.is_inference():
                     buffer.fill_(UNWRITTEN)
                     before.copy_(buffer)
                     self._expected.append(result)
@@ -114,9 +115,13 @@ class Memory:
             buffer = POOL[:n].to(dtype)
         else:
             buffer = POOL[:n].to(torch.uint8).to(dtype)
-        buffer = buffer.clone()
-        self._buffers.append((buffer, buffer.clone()))
-        return buffer
+        return self._keep(buffer.clone())
+
+    def _keep(self, values: torch.Tensor) -> torch.Tensor:
+        """Compare these elements after the call. Return them."""
+        if values.numel():
+            self._buffers.append((values, values.clone()))
+        return values
 
     def tensor(self, shape: Sequence[int], dtype: torch.dtype, is_result: bool) -> torch.Tensor:
         """Return a tensor of this shape and type, or another one. A result holds a number that none has."""
@@ -203,16 +208,17 @@ class Memory:
             tensor.requires_grad_()
         elif kind == "computed" and tensor.dtype in FLOATS and tensor.numel():  # its memory is its own
             tensor = (tensor.clone(memory_format=torch.contiguous_format).requires_grad_() * 1).contiguous()
-            values = tensor.detach().view(-1)
-            self._buffers.append((values, values.clone()))
+            self._keep(tensor.detach().view(-1))
         elif kind == "inference":
             with torch.inference_mode():
-                return tensor.clone()
+                tensor = tensor.clone(memory_format=torch.contiguous_format)
+                self._keep(tensor.view(-1))
         elif kind == "empty":
             return torch.empty(0, dtype=tensor.dtype)
         elif kind == "misaligned" and tensor.numel():
             whole = torch.frombuffer(bytearray(tensor.numel() * tensor.itemsize + 1), dtype=torch.uint8)
             flat = torch.frombuffer(whole.numpy(), dtype=tensor.dtype, count=tensor.numel(), offset=1)
+            self._keep(flat)
             return flat.view(tensor.shape)
         elif kind == "quantized":
             return torch.quantize_per_tensor(tensor.float(), 0.1, 0, torch.quint8)
@@ -305,10 +311,9 @@ class Call:
         shape = shapes[min(self.form, len(shapes) - 1)]
         if self.data.ConsumeIntInRange(0, 7) == 0:
             shape = self.data.PickValueInList(shapes)
-        is_cache = (
-            name == "k_out" and "norm_rope" in self.op
-        )  # perhaps, and then rows of -1 leave it as it is
-        return self.memory.tensor(shape, dtype, name in RESULTS and not is_cache)
+        # In these operators k_out may be a cache, which rows of -1 leave as it is.
+        may_be_cache = name == "k_out" and "norm_rope" in self.op
+        return self.memory.tensor(shape, dtype, name in RESULTS and not may_be_cache)
 
     def _usual(self, name: str) -> tuple[list[list[int]], torch.dtype]:
         b, s, n, d = self.batch, self.tokens, self.heads, self.size
@@ -493,7 +498,8 @@ MENDED = {  # the outcome of each input of the corpus that once broke a property
 
 
 def test(content: bytes) -> str:
-    """Make a call, and judge it. Return what was called, and the argument that was refused."""
+    """Make a call, and judge it. Return what was called, and the argument that was refused, or the type and
+    the form of a call that succeeded."""
     data = atheris.FuzzedDataProvider(content)
     name = data.PickValueInList([*OPERATORS, *FUNCTIONS])
     mode = data.PickValueInList(list(MODES))
@@ -520,7 +526,7 @@ def test(content: bytes) -> str:
         values = [*map(text, positional), *(f"{key}={text(value)}" for key, value in named.items())]
         print(f"broken: {mode.__name__}, {name}({', '.join(values)})", file=sys.stderr)
         raise
-    return f"{name} {refused}"
+    return f"{name} {refused or (call.dtype, call.form)}"
 
 
 if __name__ == "__main__":

@@ -56,16 +56,19 @@ class Program:
         if sys.argv[1:2] == ["--keep"]:
             return self._keep_files(sys.argv[2], sys.argv[3:])
         for folder in (Path(word) for word in sys.argv[1:] if os.path.isdir(word)):
-            self._check_mended(folder)
+            if folder.parent == ROOT / "tests/fuzz/coverage/corpus":
+                self._check_mended(folder)
         atheris.Setup(sys.argv, self._limited_test)
         atheris.Fuzz()
 
     def _check_mended(self, folder: Path) -> None:
-        """End the program if an input of a mended fault means another call now."""
-        for file in sorted(folder.glob("mended-*")):
-            expected, outcome = self.mended.get(file.name), self.test(file.read_bytes())
-            if self.mended and outcome != expected:
-                sys.exit(f"broken: {file.name} must end with {expected!r} but its outcome is {outcome!r}")
+        """End the program if an input of a mended fault is missing, or means another call now."""
+        for name, expected in self.mended.items():
+            file = folder / name
+            print(f"mended: {file}", file=sys.stderr)
+            outcome = self.test(file.read_bytes()) if file.exists() else "that of no file"
+            if outcome != expected:
+                sys.exit(f"broken: {name} must end with {expected!r} but its outcome is {outcome!r}")
 
     def _limited_test(self, content: bytes) -> None:
         """Run the test with at most ``memory_bytes`` more than the process has, which grows with inputs."""
