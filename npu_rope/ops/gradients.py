@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from npu_rope.call_tensors import CallTensors, given
-from npu_rope.errors import GradientRefused, broken
+from npu_rope.errors import GradientRefused, bad_value, broken
 from npu_rope.executors import rotations as executors
 from npu_rope.optional_torch import torch
 from npu_rope.rope_calls import RopeCallAttributes
@@ -86,6 +86,19 @@ def refuse_in_place(x: Any) -> None:
         raise RuntimeError(f"{kind} that requires grad is being used in an in-place operation.")
     if x._is_view() and _creation_of(x) != _creation_kinds.DEFAULT:
         x.narrow(-1, 0, 0).zero_()  # torch checks a write of no element as it checks any other
+
+
+def refuse_writes(op: str, outs: Mapping[str, Any]) -> None:
+    """Raise the errors of torch for results that are copied into several tensors, before anything is written.
+    After a copy into a view of memory without a gradient, torch refuses a copy into another view of it."""
+    bases: dict[int, str] = {}
+    for name, out in outs.items():
+        refuse_in_place(out)
+        if out._is_view() and not out._base.requires_grad:
+            other = bases.setdefault(id(out._base), name)
+            if other != name:
+                rule = f"be no view of {other}'s tensor where a gradient is needed"
+                raise bad_value(op, name, rule, "one")
 
 
 # ---- operators that write -------------------------------------------------------------------------

@@ -181,8 +181,7 @@ def _dispatched(call: Tensors, attributes: RmsNormAttributes) -> tuple[Any, ...]
         return outs
     if not torch.compiler.is_compiling():  # else the operator's fake and the copies raise the errors
         check(call, attributes)
-        for out in outs:
-            gradients.refuse_in_place(out)
+        gradients.refuse_writes(call.op, call.outs)
         if calls.is_plain_cpu_tensor(call.x):
             executors.check(call, attributes)
     if call.op == FORWARD and (call.in_place or _share_address(outs[0], call.x)):

@@ -122,8 +122,7 @@ def _check_outs(call: Tensors, attributes: RotaryAttributes) -> None:
         return
     calls.check(call, attributes)
     if torch.is_grad_enabled():
-        for out in call.outs.values():
-            gradients.refuse_in_place(out)
+        gradients.refuse_writes(call.op, call.outs)
     if calls.is_plain_cpu_tensor(call.first[1]):
         executors.check(call, attributes)
 

@@ -115,6 +115,22 @@ def test_a_view_that_is_a_leaf_is_not_written():
         assert torch.equal(memory, before)
 
 
+def test_views_of_one_tensor_are_not_written_if_only_the_tables_need_a_gradient():
+    """After the copy into one view, torch refuses the copy into the other."""
+    qkv = random(3, 3, 8)
+    before, sin = qkv.clone(), random(3, 8).requires_grad_()
+    rule = "must be no view of .*'s tensor where a gradient is needed but got one"
+    with pytest.raises(ValueError, match=rf"^\[rotary_mul_qk_\] k {rule}\.$"):
+        npu_rope.rotary_mul_qk_(qkv[:, :2], qkv[:, 2:], TABLE, sin)
+    scale = SCALE.clone().requires_grad_()
+    with pytest.raises(ValueError, match=rf"^\[add_rms_norm\] sum {rule}\.$"):
+        npu_rope.add_rms_norm(random(3, 1, 8), random(3, 1, 8), scale, out=(qkv[:, :1], qkv[:, 1:2]))
+    assert torch.equal(qkv, before)
+    computed = random(3, 3, 8).requires_grad_() * 1
+    q, k = npu_rope.rotary_mul_qk_(computed[:, :2], computed[:, 2:], TABLE, sin)
+    assert (q.requires_grad, k.requires_grad) == (True, True)
+
+
 def test_a_view_of_a_computed_tensor_has_the_error_of_torch():
     computed = random(3, 2, 8).requires_grad_() * 1
     with torch.no_grad():
