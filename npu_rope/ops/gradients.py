@@ -88,17 +88,23 @@ def refuse_in_place(x: Any) -> None:
         x.narrow(-1, 0, 0).zero_()  # torch checks a write of no element as it checks any other
 
 
-def refuse_writes(op: str, outs: Mapping[str, Any]) -> None:
-    """Raise the errors of torch for results that are copied into several tensors, before anything is written.
-    After a copy into a view of memory without a gradient, torch refuses a copy into another view of it."""
-    bases: dict[int, str] = {}
-    for name, out in outs.items():
-        refuse_in_place(out)
-        if out._is_view() and not out._base.requires_grad:
-            other = bases.setdefault(id(out._base), name)
-            if other != name:
-                rule = f"be no view of {other}'s tensor where a gradient is needed"
-                raise bad_value(op, name, rule, "one")
+def copy_results(op: str, outs: Mapping[str, Any], results: Sequence[Any]) -> None:
+    """Copy results, of which some need a gradient, into given memory.
+
+    After such a copy into a view of memory without a gradient, torch refuses a copy into another view of it.
+    This is refused before anything is copied.
+    """
+    if not torch.compiler.is_compiling():
+        bases: dict[int, str] = {}
+        for (name, out), result in zip(outs.items(), results, strict=True):
+            if out._is_view() and not out._base.requires_grad:
+                if other := bases.get(id(out._base)):
+                    rule = f"be no view of {other}'s tensor where {other} needs a gradient"
+                    raise bad_value(op, name, rule, "one")
+                if result.requires_grad:
+                    bases[id(out._base)] = name
+    for out, result in zip(outs.values(), results, strict=True):
+        out.copy_(result)
 
 
 # ---- operators that write -------------------------------------------------------------------------

@@ -181,14 +181,14 @@ def _dispatched(call: Tensors, attributes: RmsNormAttributes) -> tuple[Any, ...]
         return outs
     if not torch.compiler.is_compiling():  # else the operator's fake and the copies raise the errors
         check(call, attributes)
-        gradients.refuse_writes(call.op, call.outs)
+        for out in outs:
+            gradients.refuse_in_place(out)
         if calls.is_plain_cpu_tensor(call.x):
             executors.check(call, attributes)
     if call.op == FORWARD and (call.in_place or _share_address(outs[0], call.x)):
         read = (call.x.clone(),)  # the gradient needs the original x
     results = _as_tuple(getattr(_operators, call.op).default(*read, call.scale, *given))
-    for out, y in zip(outs, results, strict=True):
-        out.copy_(y)
+    gradients.copy_results(call.op, call.outs, results)
     return outs
 
 

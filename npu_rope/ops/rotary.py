@@ -86,8 +86,8 @@ def _dispatched(call: Tensors, attributes: RotaryAttributes) -> tuple[Any, ...]:
             xs = tuple(x.clone() if name in call.in_place else x for name, x in call.xs.items())
     ys = getattr(_operators, call.op).default(*xs, *other_inputs, *values)
     ys = ys if isinstance(ys, tuple) else (ys,)
-    for out, y in zip(outs, ys, strict=False):
-        out.copy_(y)
+    if outs:
+        gradients.copy_results(call.op, call.outs, ys)
     return outs or ys
 
 
@@ -122,7 +122,8 @@ def _check_outs(call: Tensors, attributes: RotaryAttributes) -> None:
         return
     calls.check(call, attributes)
     if torch.is_grad_enabled():
-        gradients.refuse_writes(call.op, call.outs)
+        for out in call.outs.values():
+            gradients.refuse_in_place(out)
     if calls.is_plain_cpu_tensor(call.first[1]):
         executors.check(call, attributes)
 
