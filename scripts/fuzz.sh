@@ -12,7 +12,7 @@ FUZZER_LIBRARY='/usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a' #
 
 usage() {
   cat <<TEXT
-usage: scripts/fuzz.sh [TARGET...] [--seconds N] [--keep]
+usage: scripts/fuzz.sh [TARGET...] [--seconds N] [--seed N] [--keep]
        scripts/fuzz.sh TARGET FILE
 
 Builds the targets with AddressSanitizer and UndefinedBehaviorSanitizer, runs the inputs of the corpus, and searches for
@@ -28,6 +28,8 @@ test that the inputs reached, and each crash with the command that repeats it.
   reports  the files that ascend-sim trace, ascend-sim kernel, npu-rope inspect and npu-rope bench --from read
 
   --seconds N  search for N seconds in each target. 0: only run the corpus. Default: 60
+  --seed N     the seed of the search. Runs with the same seed try the same inputs, as far as their time allows.
+               Default: another one for each run
   --keep       add the inputs that reach new code to tests/fuzz/coverage/corpus, and remove those that reach none that
                other inputs do not reach. Commit the result after a change of a target
   FILE         run this input only, such as a crash
@@ -50,16 +52,17 @@ refuse() {
   exit 2
 }
 
-# ---- arguments: targets, seconds, keep, input ----------------------------------------------------
+# ---- arguments: targets, seconds, seed, keep, input -------------------------------------------------
 
-targets=() seconds=60 keep=no input=""
+targets=() seconds=60 seed=0 keep=no input=""
 while [ $# -gt 0 ]; do
   case "$1" in
     -h | --help) usage && exit 0 ;;
     --keep) keep=yes ;;
-    --seconds)
-      [[ "${2:-}" =~ ^[0-9]+$ ]] || refuse "--seconds must be followed by a number but got '${2:-}'."
-      seconds="$2" && shift
+    --seconds | --seed)
+      [[ "${2:-}" =~ ^[0-9]{1,9}$ ]] || refuse "$1 must be followed by a number of at most 9 digits but got '${2:-}'."
+      printf -v "${1#--}" %d "$((10#$2))"
+      shift
       ;;
     *)
       if [[ " ${TARGETS[*]} " = *" $1 "* ]]; then
@@ -173,7 +176,7 @@ search() {
   rm -rf "$work/files" # of a program in Python, which ends without removing them
   mkdir -p "$work/corpus" "$work/files" "$BUILD/crashes" "$SOURCES/corpus/$target"
   rm -f "$work"/*.profraw
-  local -a limits=(-max_len=512 -len_control=0 -timeout=60 -rss_limit_mb=3000 "-artifact_prefix=$BUILD/crashes/$target-")
+  local -a limits=(-max_len=512 -len_control=0 -timeout=60 -rss_limit_mb=3000 "-seed=$seed" "-artifact_prefix=$BUILD/crashes/$target-")
   if [ "$seconds" -gt 0 ]; then limits+=("-max_total_time=$seconds"); else limits+=(-runs=0); fi
   is_python "$target" || limits+=(-malloc_limit_mb=1000)
   TMPDIR="$work/files" LLVM_PROFILE_FILE="$work/%m.profraw" "${command[@]}" "${limits[@]}" -print_final_stats=1 \
