@@ -190,19 +190,19 @@ def _parts(stops: Sequence[int], ends: Sequence[int]) -> list[FrequencyGroup]:
 
 
 def _values_on_host(value: Any) -> Any:
-    """Return integers as an int64 array if the host can read it without waiting for a device and the
-    call is not traced; else None."""
+    """Return integers as an int64 array of one dimension if the host can read them without waiting for a
+    device and the call is not traced; else None."""
     if not is_tensor(value):
-        return np.asarray(value).astype(np.int64)
+        return np.asarray(value).astype(np.int64).reshape(-1)
     if type(value) is not torch.Tensor or value.device.type != "cpu":
         return None
-    return value.detach().numpy().astype(np.int64)
+    return value.detach().reshape(-1).numpy().astype(np.int64)  # a NumPy array has at most 64 dimensions
 
 
 def _values_of(value: Any) -> Any:
-    """Return integers as an int64 array. Wait for the device if they are on one."""
+    """Return integers as an int64 array of one dimension. Wait for the device if they are on one."""
     on_host = _values_on_host(value)
-    return value.detach().cpu().numpy().astype(np.int64) if on_host is None else on_host
+    return value.detach().cpu().reshape(-1).numpy().astype(np.int64) if on_host is None else on_host
 
 
 def _plan_padded(

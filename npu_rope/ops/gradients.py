@@ -91,12 +91,14 @@ def refuse_in_place(x: Any) -> None:
 def copy_results(op: str, outs: Mapping[str, Any], results: Sequence[Any]) -> None:
     """Copy results, of which some need a gradient, into given memory.
 
-    After such a copy into a view of memory without a gradient, torch refuses a copy into another view of it.
-    This is refused before anything is copied.
+    torch refuses a copy into an inference tensor, and after a copy into a view of memory without a gradient
+    one into another view of it. This is refused before anything is copied.
     """
     if not torch.compiler.is_compiling():
         bases: dict[int, str] = {}
         for (name, out), result in zip(outs.items(), results, strict=True):
+            if out.is_inference() and not torch.is_inference_mode_enabled():
+                raise bad_value(op, name, "be no inference tensor where a gradient is needed", "one")
             if out._is_view() and not out._base.requires_grad:
                 if other := bases.get(id(out._base)):
                     rule = f"be no view of {other}'s tensor where {other} needs a gradient"

@@ -4,6 +4,8 @@ anything is written. tests/fuzz/coverage/fuzz_torch.py found these calls.
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
@@ -139,6 +141,25 @@ def test_views_of_one_tensor_are_written_if_only_the_last_result_needs_a_gradien
     assert memory.requires_grad
 
 
+def test_neither_of_two_results_is_written_if_one_is_an_inference_tensor():
+    x, given = random(3, 1, 8), random(3, 1, 8)
+    with torch.inference_mode():
+        inferred = random(3, 1, 8)
+    scale, sin = SCALE.clone().requires_grad_(), TABLE.clone().requires_grad_()
+    calls = {
+        "[add_rms_norm] sum": lambda: npu_rope.add_rms_norm(x, x, scale, out=(given, inferred)),
+        "[rotary_mul_qk] k_out": lambda: npu_rope.rotary_mul_qk(x, x, TABLE, sin, out=(given, inferred)),
+        "[rotary_mul_qk_] k": lambda: npu_rope.rotary_mul_qk_(given, inferred, TABLE, sin),
+        "[rms_norm] out": lambda: npu_rope.rms_norm(x, scale, out=inferred),
+    }
+    for name, call in calls.items():
+        rule = "must be no inference tensor where a gradient is needed but got one."
+        with pytest.raises(ValueError, match=f"^{re.escape(f'{name} {rule}')}$"):
+            call()
+        assert torch.equal(given, random(3, 1, 8))
+        assert torch.equal(inferred, given)
+
+
 def test_a_view_of_a_computed_tensor_has_the_error_of_torch():
     computed = random(3, 2, 8).requires_grad_() * 1
     with torch.no_grad():
@@ -219,6 +240,17 @@ def test_positions_without_values_are_refused_where_the_query_has_some():
     assert npu_rope.rotary_position_embedding(fake, fake, start.to("meta"))[0].shape == query.shape
     with pytest.raises(ValueError, match=rf"start_pos {rule}"):
         npu_rope.rotary_position_embedding(fake, fake, start.to("meta"), scaling_type="dynamic")
+
+
+def test_a_start_may_have_more_dimensions_than_numpy_takes():
+    query, start = random(1, 3, 2, 8), torch.tensor(5)
+    many = start.reshape([1] * 70)
+    for expected, found in zip(
+        npu_rope.rotary_position_embedding(query, query, start),
+        npu_rope.rotary_position_embedding(query, query, many),
+        strict=True,
+    ):
+        assert torch.equal(found, expected)
 
 
 def test_rotary_mul_backward_names_a_tensor_of_another_kind():

@@ -7,6 +7,7 @@ another device, have no memory, or are of a kind that no operator reads. Propert
 - AddressSanitizer and UndefinedBehaviorSanitizer, with which the library is built, report nothing.
 - A failure has the form "[operator] argument must RULE but got VALUE.", or is an error of torch itself
   (TORCH_ERRORS).
+- Results and gradients are those of the same call on dense copies (torch_gradients.py).
 - A call that fails leaves all memory as it was. A call that succeeds writes only the elements of its outputs.
   The memory of sparse and quantized tensors is not compared.
 
@@ -23,6 +24,7 @@ from typing import Any
 
 import atheris
 from python_fuzzer import Program
+from torch_gradients import DifferentiableCall
 
 with atheris.instrument_imports(include=["npu_rope.ops", "npu_rope.executors"]):
     import npu_rope
@@ -36,10 +38,12 @@ MEMORY_BYTES = 1 << 31
 MOST_ELEMENTS = 1 << 15
 MARGIN = 24  # elements before and after each tensor
 ERROR = re.compile(r"\[\w+\] (.+?) must .+ but got .*", re.DOTALL)
-# What torch says of tensors that no operator of a CPU takes, and of writes that autograd refuses.
+# What torch says of tensors that no operator of a CPU takes, of writes that autograd refuses, and of sums
+# under autograd of tensors with more dimensions than torch sums.
 TORCH_ERRORS = re.compile(
     "a leaf Variable that requires grad|Could not run 'npu_rope::"
     "|a view of a leaf Variable|Inference tensors cannot be saved for backward"
+    "|only tensors with up to 64 dims are supported"
     "|setStorage: sizes .* are out of bounds for storage of size 0"  # a part of released memory
 )
 
@@ -84,12 +88,25 @@ class Memory:
                     before.copy_(buffer)
                     self._expected.append(result)
 
+    def is_written(self, tensor: torch.Tensor) -> bool:
+        """Return whether the call may write this tensor."""
+        return any(each is tensor for each in self._written)
+
+    def replace(self, tensor: torch.Tensor, other: torch.Tensor) -> None:
+        """Let the call take another tensor of the same elements instead."""
+        if self.is_written(tensor):
+            self._written.append(other)
+        self._expected = [other if each is tensor else each for each in self._expected]
+        self._drawn = [other if each is tensor else each for each in self._drawn]
+
     def check(self, failed: bool) -> None:
         """Raise AssertionError if other elements than those of outputs have changed, or if a call that has
         not failed left a result as it was."""
-        # flatten: torch reduces at most 64 dimensions
-        if not failed and any((_detached(result) == UNWRITTEN).flatten().all() for result in self._expected):
-            raise AssertionError("a result must be written but the call left it as it was")
+        for result in () if failed else self._expected:
+            # flatten: torch reduces at most 64 dimensions
+            is_read = sum(_memory_of(each) == _memory_of(result) for each in self._drawn) > 1
+            if not is_read and (_detached(result) == UNWRITTEN).flatten().all():
+                raise AssertionError("a result must be written but the call left it as it was")
         for buffer, before in self._buffers:
             changed = _bytes(buffer).ne(_bytes(before)).any(1)
             if not failed:
@@ -116,9 +133,9 @@ class Memory:
             buffer = POOL[:n].to(dtype)
         else:
             buffer = POOL[:n].to(torch.uint8).to(dtype)
-        return self._keep(buffer.clone())
+        return self.keep(buffer.clone())
 
-    def _keep(self, values: torch.Tensor) -> torch.Tensor:
+    def keep(self, values: torch.Tensor) -> torch.Tensor:
         """Compare these elements after the call. Return them."""
         if values.numel():
             self._buffers.append((values, values.clone()))
@@ -209,17 +226,17 @@ class Memory:
             tensor.requires_grad_()
         elif kind == "computed" and tensor.dtype in FLOATS and tensor.numel():  # its memory is its own
             tensor = (tensor.clone(memory_format=torch.contiguous_format).requires_grad_() * 1).contiguous()
-            self._keep(tensor.detach().view(-1))
+            self.keep(tensor.detach().view(-1))
         elif kind == "inference":
             with torch.inference_mode():
                 tensor = tensor.clone(memory_format=torch.contiguous_format)
-                self._keep(tensor.view(-1))
+                self.keep(tensor.view(-1))
         elif kind == "empty":
             return torch.empty(0, dtype=tensor.dtype)
         elif kind == "misaligned" and tensor.numel():
             whole = torch.frombuffer(bytearray(tensor.numel() * tensor.itemsize + 1), dtype=torch.uint8)
             flat = torch.frombuffer(whole.numpy(), dtype=tensor.dtype, count=tensor.numel(), offset=1)
-            self._keep(flat)
+            self.keep(flat)
             return flat.view(tensor.shape)
         elif kind == "quantized":
             return torch.quantize_per_tensor(tensor.float(), 0.1, 0, torch.quint8)
@@ -491,16 +508,18 @@ MODES = (torch.no_grad, torch.inference_mode, torch.enable_grad)
 MENDED = {  # the outcome of each input of the corpus that once broke a property
     "mended-angle": "npu_rope::rms_norm_rope angle",
     "mended-empty-halves": "npu_rope::rotary_mul_qk_to_halves the head size",
+    "mended-inference-result": "add_rms_norm out",
     "mended-meta-start": "rotary_position_embedding start_pos",
     "mended-negated-pair": "rotary_mul_qk_ k",
     "mended-released-packed": "npu_rope::rms_norm_rounded_last packed",
     "mended-sparse-in-backward": "rotary_mul_backward x",
+    "mended-start-of-many-dimensions": "npu_rope::rotary_position_embedding (torch.float16, 0)",
 }
 
 
 def test(content: bytes) -> str:
     """Make a call, and judge it. Return what was called, and the argument that was refused, or the type and
-    the form of a call that succeeded."""
+    the form of a call that succeeded, with the gradients that were compared."""
     data = atheris.FuzzedDataProvider(content)
     name = data.PickValueInList([*OPERATORS, *FUNCTIONS])
     mode = data.PickValueInList(list(MODES))
@@ -512,22 +531,29 @@ def test(content: bytes) -> str:
         if not ERROR.fullmatch(str(error)):
             raise
         return "parameters"
-    refused = ""
+    differentiable = None
+    if mode is torch.enable_grad:
+        differentiable = DifferentiableCall(data, call.memory, positional, named)
+        positional, named = differentiable.positional, differentiable.named
+    refused = compared = ""
     try:
         try:
             with mode():
-                run(*positional, **named)
+                result = run(*positional, **named)
         except (RuntimeError, ValueError, TypeError) as error:
             rule = ERROR.match(str(error))
             if not (rule or TORCH_ERRORS.search(str(error))):
                 raise
             refused = rule[1] if rule else "by torch"
+        if differentiable and not refused:
+            plain = run if is_operator else getattr(npu_rope, name.removesuffix("_"))
+            compared = differentiable.compare(plain, not is_operator, result)
         call.memory.check(bool(refused))
     except Exception:
         values = [*map(text, positional), *(f"{key}={text(value)}" for key, value in named.items())]
         print(f"broken: {mode.__name__}, {name}({', '.join(values)})", file=sys.stderr)
         raise
-    return f"{name} {refused or (call.dtype, call.form)}"
+    return f"{name} {refused or (call.dtype, call.form)}{compared}"
 
 
 if __name__ == "__main__":
