@@ -55,12 +55,16 @@ class GradientRefused(BrokenRule, RuntimeError):
 
 
 E = TypeVar("E", bound=BrokenRule)
+_LONGEST_VALUE = 1000  # characters in a message
 
 
 def broken(kind: type[E], op: str, argument: str, rule: str, value: Any, remedy: str = "") -> E:
-    """Return an error of that class. The remedy is another line of its message."""
-    error = kind(f"[{op}] {argument} must {rule} but got {value}." + (f"\n{remedy}" if remedy else ""))
-    error.op, error.argument, error.rule, error.value = op, argument, rule, f"{value}"
+    """Return an error of that class. The remedy is another line of its message. A long value is cut."""
+    text = f"{value}"
+    if len(text) > _LONGEST_VALUE:
+        text = f"{text[:_LONGEST_VALUE]}... ({len(text)} characters)"
+    error = kind(f"[{op}] {argument} must {rule} but got {text}." + (f"\n{remedy}" if remedy else ""))
+    error.op, error.argument, error.rule, error.value = op, argument, rule, text
     return error
 
 

@@ -59,6 +59,11 @@ class CParams(C.Structure):
     ]
 
 
+def _text(part: bytes) -> str:
+    """Return a part of an error. It may have the name of a file, whose bytes may be no UTF-8."""
+    return part.decode(errors="backslashreplace")
+
+
 class CError(C.Structure):
     """``npu_rope_error``."""
 
@@ -69,7 +74,7 @@ class CError(C.Structure):
     def as_exception(self) -> BrokenRule:
         """Return the exception with these parts. The status must not be 0."""
         parts = self.op, self.argument, self.rule, self.value
-        return errors.broken(errors.BY_STATUS[self.status], *[part.decode() for part in parts])
+        return errors.broken(errors.BY_STATUS[self.status], *[_text(part) for part in parts])
 
 
 def c_params(params: RopeParams) -> CParams:
@@ -234,7 +239,7 @@ def raised_by_torch(message: str) -> BrokenRule | None:
                 library = C.CDLL(str(path), mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
                 found.append(error_entry(library, f"{name}_last_error_parts")())
     for error in found:
-        if error.status != 0 and error.message.decode() in message:
+        if error.status != 0 and _text(error.message) in message:
             return error.as_exception()
     return None
 

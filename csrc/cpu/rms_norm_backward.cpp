@@ -74,11 +74,29 @@ private:
 // Computes dx of rows that share a scale, and their share of dscale, if no type is wider than float32 and the stash
 // type is float32. g and N are those of the formula above.
 class FloatRows {
+    // Rows are read twice. A block of short rows, as float32, stays in the first-level cache, and one of long rows in
+    // the second-level cache.
+    static constexpr int64_t kBlockElements = 8 * kSumBlock, kLongBlockElements = int64_t{32} << 10;
+
 public:
-    FloatRows(const Job& job, const ScaleRow::Memory& memory)
+    // Blocks of the scale, x and the gradient. They are too large for the stack of some threads.
+    struct Memory {
+        Memory(const Job& job, PartMemory& memory)
+            : scale(job, memory),
+              wide_scale(memory.take<double>(kSumBlock)),
+              float_scale(memory.take<float>(kSumBlock)),
+              wide_x(memory.take<float>(kBlockElements)),
+              wide_grad(memory.take<float>(kBlockElements)) {}
+        ScaleRow::Memory scale;
+        double* wide_scale;
+        float *float_scale, *wide_x, *wide_grad;
+    };
+
+    FloatRows(const Job& job, const Memory& memory)
         : job_(job),
           kernels_(active_rms_norm_backward_kernels()),
-          scales_(job, memory),
+          memory_(memory),
+          scales_(job, memory.scale),
           rows_per_block_(rows_per_block(job.shape.n)) {}
 
     // Writes dx of `count` rows, and adds to the n sums of dscale. sums may be NULL.
@@ -175,13 +193,13 @@ private:
         const int32_t x_dtype = job_.format.x_dtype, scale_dtype = job_.format.scale_dtype;
         const int64_t scale_bytes = job_.format.scale_bytes;
         if (std::exchange(scale_at_, at) != at)
-            job_.format.kernels.widen[scale_dtype](scale_ + at * scale_bytes, wide_scale_, count);
-        const GradientBlock block{row_, rows_, count, wide_scale_, nullptr, scale_bytes};
+            job_.format.kernels.widen[scale_dtype](scale_ + at * scale_bytes, memory_.wide_scale, count);
+        const GradientBlock block{row_, rows_, count, memory_.wide_scale, nullptr, scale_bytes};
         if (std::exchange(rows_at_, at) == at) return block;
         set_addresses(at);
         for (int r = 0; r < rows_; ++r) {
-            row_[r].x = widened(x_dtype, row_[r].x, wide_x_ + r * count, count);
-            row_[r].grad = widened(scale_dtype, row_[r].grad, wide_grad_ + r * count, count);
+            row_[r].x = widened(x_dtype, row_[r].x, memory_.wide_x + r * count, count);
+            row_[r].grad = widened(scale_dtype, row_[r].grad, memory_.wide_grad + r * count, count);
         }
         return block;
     }
@@ -190,9 +208,9 @@ private:
     GradientBlock narrow_columns(int64_t at, int64_t count) {
         const int64_t scale_bytes = job_.format.scale_bytes;
         if (std::exchange(float_scale_at_, at) != at)
-            kernels_.widen[job_.format.scale_dtype](scale_ + at * scale_bytes, float_scale_, count);
+            kernels_.widen[job_.format.scale_dtype](scale_ + at * scale_bytes, memory_.float_scale, count);
         if (std::exchange(rows_at_, at) != at) set_addresses(at);
-        return {row_, rows_, count, float_scale_, nullptr, scale_bytes};
+        return {row_, rows_, count, memory_.float_scale, nullptr, scale_bytes};
     }
 
     void set_addresses(int64_t at) {
@@ -215,9 +233,6 @@ private:
         return to;
     }
 
-    // Rows are read twice. A block of short rows, as float32, stays in the first-level cache, and one of long rows in
-    // the second-level cache.
-    static constexpr int64_t kBlockElements = 8 * kSumBlock, kLongBlockElements = int64_t{32} << 10;
     static int64_t rows_per_block(int64_t n) {
         const int64_t of_columns = kBlockElements / std::clamp<int64_t>(n, 1, kSumBlock);
         const int64_t of_rows = std::max<int64_t>(kLongBlockElements / std::max<int64_t>(n, 1), 4);
@@ -226,6 +241,7 @@ private:
 
     const Job& job_;
     const RmsNormBackwardKernels& kernels_;
+    const Memory memory_;
     ScaleRow scales_;
     const bool computes_in_floats_ =
         job_.format.x_dtype != NPU_ROPE_FLOAT32 && job_.format.scale_dtype == job_.format.x_dtype;
@@ -235,18 +251,28 @@ private:
     int rows_ = 0;
     Addresses addresses_[kMaxGradientRows];
     GradientRow row_[kMaxGradientRows] = {};
-    // The first columns of wide_scale_, float_scale_ and row_; -1: of another scale or block.
+    // The first columns of wide_scale, float_scale and row_; -1: of another scale or block.
     int64_t scale_at_ = -1, float_scale_at_ = -1, rows_at_ = -1;
-    double wide_scale_[kSumBlock];
-    float float_scale_[kSumBlock];
-    float wide_x_[kBlockElements], wide_grad_[kBlockElements];
 };
 
 // Computes the same for every combination of types.
 class DoubleRows {
 public:
-    DoubleRows(const Job& job, const ScaleRow::Memory& memory)
-        : job_(job), kernels_(job.format.kernels), double_row_(job.format), scales_(job, memory) {}
+    struct Memory {
+        Memory(const Job& job, PartMemory& memory) : scale(job, memory), blocks(memory.take<double>(4 * kSumBlock)) {}
+        ScaleRow::Memory scale;
+        double* blocks;
+    };
+
+    DoubleRows(const Job& job, const Memory& memory)
+        : job_(job),
+          kernels_(job.format.kernels),
+          double_row_(job.format),
+          scales_(job, memory.scale),
+          grad_block_(memory.blocks),
+          scaled_grad_(memory.blocks + kSumBlock),
+          dx_block_(memory.blocks + 2 * kSumBlock),
+          normalized_(memory.blocks + 3 * kSumBlock) {}
 
     void run(BackwardOffsets offsets, int64_t count, double* sums) {
         scale_ = scales_.at(offsets.scale);
@@ -300,8 +326,7 @@ private:
     ScaleRow scales_;
     RowFactors factors_;
     const char *x_ = nullptr, *grad_ = nullptr, *scale_ = nullptr;
-    double blocks_[4][kSumBlock];
-    double *grad_block_ = blocks_[0], *scaled_grad_ = blocks_[1], *dx_block_ = blocks_[2], *normalized_ = blocks_[3];
+    double *const grad_block_, *scaled_grad_, *dx_block_, *const normalized_;
 };
 
 // The number of sums of write_dscale().
@@ -327,20 +352,21 @@ void write_dscale(const BackwardJob& backward, int64_t scale_index, const double
     backward.job.format.kernels.narrow[backward.job.format.scale_dtype](sums, to, backward.scale_elements);
 }
 
+template <typename Rows>
 struct GroupsMemory {
-    GroupsMemory(const BackwardJob& backward, PartMemory& memory) : scale(backward.job, memory) {
+    GroupsMemory(const BackwardJob& backward, PartMemory& memory) : rows(backward.job, memory) {
         if (!backward.dscale || backward.groups > 1) return;
         sums = memory.take<double>(backward.job.shape.n);
         element_sums = memory.take<double>(element_sums_of(backward));
     }
-    ScaleRow::Memory scale;
+    typename Rows::Memory rows;
     double *sums = nullptr, *element_sums = nullptr;  // if there is one group
 };
 
 template <typename Rows>
-void differentiate_groups(int64_t begin, int64_t end, const BackwardJob& backward, const GroupsMemory& memory) {
+void differentiate_groups(int64_t begin, int64_t end, const BackwardJob& backward, const GroupsMemory<Rows>& memory) {
     const size_t n = static_cast<size_t>(backward.job.shape.n);
-    Rows rows(backward.job, memory.scale);
+    Rows rows(backward.job, memory.rows);
     for (int64_t item = begin; item < end; ++item) {
         const int64_t scale_index = item / backward.groups, group = item % backward.groups;
         double* sums = nullptr;
@@ -394,9 +420,9 @@ void run_backward(const Job& job, char* dscale) {
     const int64_t items = backward.scales * backward.groups;
     const int threads = threads_for(shape.rows * shape.n);
     if (computes_in_floats(job.format))
-        run_parts<GroupsMemory, differentiate_groups<FloatRows>>(items, threads, backward);
+        run_parts<GroupsMemory<FloatRows>, differentiate_groups<FloatRows>>(items, threads, backward);
     else
-        run_parts<GroupsMemory, differentiate_groups<DoubleRows>>(items, threads, backward);
+        run_parts<GroupsMemory<DoubleRows>, differentiate_groups<DoubleRows>>(items, threads, backward);
     if (has_partial_sums) add_groups(backward, element_sums.data());
 }
 

@@ -9,6 +9,7 @@ import inspect
 import types
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -136,7 +137,16 @@ class _Rope:
         positions = ids.to(torch.int64, copy=True)
         if self.has_fourth_plane:  # pairs that no section covers rotate by time
             positions = torch.cat((positions, positions[:1]))
-        set_origin(cos, sin, positions, self.angles)
+        angles = self.angles if _fits_int32(positions) else replace(self.angles, params={})
+        set_origin(cos, sin, positions, angles)
+
+
+def _fits_int32(positions: torch.Tensor) -> bool:
+    """Return whether rope takes these positions. On a device this is not read, which would wait for it."""
+    if positions.device.type != "cpu" or not positions.numel():
+        return True
+    values = positions.numpy()
+    return bool(values.min() >= -(2**31) and values.max() < 2**31)
 
 
 def remember_positions(module: torch.nn.Module) -> tuple[Callable[..., Any] | None, list[str]]:

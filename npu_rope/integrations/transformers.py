@@ -14,6 +14,7 @@ replaced  5 x LlamaRMSNorm (weight; rounded, then times the weight)
 
 from __future__ import annotations
 
+import contextlib
 import re
 import types
 import warnings
@@ -196,15 +197,29 @@ def apply_npu_rope(
     unpatch(model)
     report = Report(level)
     try:
-        norms = _Norms(model, report)
-        if rope:
-            _Rotations(model, report, norms if fuse else None).replace()
-        if rms_norm:
-            norms.replace()
+        with _usual_factories():
+            norms = _Norms(model, report)
+            if rope:
+                _Rotations(model, report, norms if fuse else None).replace()
+            if rms_norm:
+                norms.replace()
     except BaseException:  # leave no model half replaced
         unpatch(model)
         raise
     return report
+
+
+@contextlib.contextmanager
+def _usual_factories() -> Iterator[None]:
+    """Make tensors of float32 on the CPU where no type and no device is given. Trial calls expect them; a
+    program that loads models may have set others."""
+    dtype = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with torch.device("cpu"):
+            yield
+    finally:
+        torch.set_default_dtype(dtype)
 
 
 def unpatch(model: torch.nn.Module) -> int:

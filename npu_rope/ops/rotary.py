@@ -149,8 +149,11 @@ def _lanewise(
 ) -> tuple[Any, Any]:
     """Return the contribution of one of xs to the gradient of each lane's cos and sin, ``[B,S,width]``."""
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
-    window = slice(attributes.offset, attributes.offset + sizes.width)
-    x, g = (as_heads(call, v, sizes)[..., window].to(wide) for v in (x, grad))
+    x, g = (as_heads(call, v, sizes) for v in (x, grad))
+    if sizes.width != x.shape[-1]:  # a slice of all would be an alias, for which vmap has no rule
+        window = slice(attributes.offset, attributes.offset + sizes.width)
+        x, g = x[..., window], g[..., window]
+    x, g = x.to(wide), g.to(wide)
     first, second = lanes(sizes.width, attributes.interleaved)
     x1, x2, g1, g2 = x[..., first], x[..., second], g[..., first], g[..., second]
     s1, s2 = (-g1 * x2, g2 * x1) if attributes.forward else (-g2 * x1, g1 * x2)

@@ -24,9 +24,9 @@ ErrorKind = TypeVar("ErrorKind", bound=BaseException)
 def main(program: str, run: Callable[[], None]) -> None:
     """Run a program's commands.
 
-    After an interrupt or a closed pipe, exit with the status that a shell reports. A full disk and too little
-    memory are errors. So is a closed standard output: Python has no stream for it, and the first file that is
-    opened would get its number.
+    After an interrupt or a closed pipe, exit with the status that a shell reports. A full disk, a missing
+    folder for temporary files and too little memory are errors. So is a closed standard output: Python has
+    no stream for it, and the first file that is opened would get its number.
 
     Args:
         program: its name, for messages.
@@ -52,6 +52,11 @@ def main(program: str, run: Callable[[], None]) -> None:
         if file_error is not None and file_error.errno in FULL:
             print(f"[{program}] output must fit on the disk but got: {file_error.strerror}.", file=sys.stderr)
             _discard_output()
+            raise SystemExit(USAGE_ERROR) from None
+        if file_error is not None and "temporary directory" in str(file_error.strerror):  # of tempfile
+            tried = str(file_error.strerror).partition(" in ")[2]
+            rule = f"temporary files must have a folder that can be written but got none of {tried}."
+            print(f"[{program}] {rule}\nSet TMPDIR to such a folder.", file=sys.stderr)
             raise SystemExit(USAGE_ERROR) from None
         if memory_error := _cause_of_kind(error, MemoryError):
             cause = f": {memory_error}" if str(memory_error) else ""

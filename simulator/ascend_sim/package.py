@@ -185,7 +185,8 @@ class HostCalls(C.Structure):
         cann().lib.ascend_sim_begin_host_calls(C.byref(self))
 
     def __exit__(self, *_: object) -> None:
-        self.error = cann().lib.ascend_sim_end_host_calls().decode()
+        # It may have the name of a file, whose bytes may be no UTF-8.
+        self.error = cann().lib.ascend_sim_end_host_calls().decode(errors="backslashreplace")
 
 
 class Cann:

@@ -83,6 +83,9 @@ NONSENSE_OF_A_CALL = {
     "NPU_ROPE_BACKEND=sim ASCEND_SIM_LIB_DIR=/nowhere": (
         "[sim] backend must be available but libascend_sim.so cannot be used: it was not found in /nowhere.\n"
     ),
+    "NPU_ROPE_BACKEND=sim ASCEND_SIM_KERNELS=/nowhere\udcff.so": (  # a name that is no UTF-8
+        "must be in a library of simulated kernels but got /nowhere\\xff.so: cannot open shared object file: "
+    ),
     "NPU_ROPE_BACKEND=sim ASCEND_SIM_KERNELS=/nowhere.so": (
         "must be in a library of simulated kernels but got /nowhere.so: cannot open shared object file: "
         "No such file or directory."

@@ -129,6 +129,20 @@ def test_a_page_that_does_not_fit_loses_no_measurement(limited, bench_run, tmp_p
     assert page.read_text() == (ROOT / "docs" / "benchmarks.md").read_text()
 
 
+@pytest.mark.parametrize("command", ["doctor", "sim -- true"])
+def test_no_folder_for_temporary_files_is_one_sentence(run_python, command):
+    """On a disk that cannot be written, tempfile finds no folder."""
+    program = (
+        "import tempfile\n"
+        "tempfile._candidate_tempdir_list = lambda: ['/absent', '/missing']\n"
+        "from npu_rope.cli import main\n"
+        "main()\n"
+    )
+    done = run_python("-c", program, *command.split())
+    rule = "temporary files must have a folder that can be written but got none of ['/absent', '/missing']."
+    assert (done.returncode, done.stderr) == (2, f"[npu-rope] {rule}\nSet TMPDIR to such a folder.\n")
+
+
 @pytest.mark.long
 def test_a_timeline_that_fits_only_the_temporary_folder_leaves_no_page(limited, tmp_path):
     shape = ("trace", "rope", "--shape", "1,1,1,64", "--output", tmp_path / "timeline")

@@ -114,6 +114,36 @@ def test_level_tables_keeps_every_bit_in_float32(family):
     assert torch.equal(logits(model), before)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_the_report_does_not_depend_on_the_usual_dtype_and_device(dtype, device):
+    """Programs that load models set them."""
+    model = make("qwen3")
+    expected = str(apply_npu_rope(model, fuse=True))
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with torch.device(device):
+            assert str(apply_npu_rope(model, fuse=True)) == expected
+        assert torch.get_default_dtype() == dtype
+    finally:
+        torch.set_default_dtype(usual)
+    assert expected.startswith("2 rotations and 9 norms replaced, level tables; 0 left; 2 attentions fused")
+
+
+@pytest.mark.parametrize("fuse", [False, True])
+def test_positions_beyond_int32_are_rotated_by_the_tables(fuse):
+    model, ids = make("llama"), tokens()
+    at = torch.arange(2**31 - 10, 2**31 - 10 + ids.shape[1])[None].expand(2, -1)
+    with torch.no_grad():
+        expected = model(ids, position_ids=at).logits
+        report = apply_npu_rope(model, level="positions", fuse=fuse)
+        assert worst(model(ids, position_ids=at).logits, expected) < 1e-5
+        assert "by tables: rope has no such rotation by the positions of these tables" in str(report)
+        model(ids)
+    assert "by positions, and by tables" in str(report)
+
+
 def test_the_models_call_our_operators(monkeypatch):
     """Replace our rotation and our norm by the identity: they are called, and the results change."""
     model = make("qwen3")

@@ -1267,7 +1267,6 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "rms_norm_backward.cpp | arithmetic | row_[r].x_ahead = from.x {+} (at + ahead_) * x_bytes;": "another address of a prefetch",
         "rms_norm_backward.cpp | statement removed | row_[r].x_ahead = from.x + (at + ahead_) * x_bytes; {row_[r].grad_ahead = from.grad + (at + ahead_) * scale_bytes};": "another address of a prefetch",
         "rms_norm_backward.cpp | number + 1 | const int64_t of_rows = std::max<int64_t>(kLongBlockElements / std::max<int64_t>(n, 1), {4});": "another number of rows at a time",
-        "rms_norm_backward.cpp | number + 1 | double blocks_[{4}][kSumBlock];": "more memory than is needed",
         "rms_norm_backward_kernels.cpp | arithmetic | __builtin_prefetch(rows[r].x_ahead {+} i * kBytes);": "another address of a prefetch",
         "rms_norm_backward_kernels.h | number + 1 | const DifferentiateFn (*differentiate[{3}])[2];": "more memory than is needed",
         "rms_norm_job.h | statement removed | }); {gathered_from_ = from};": "the scale is gathered again for each row, which is only slower",

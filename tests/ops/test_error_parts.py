@@ -69,6 +69,13 @@ def test_an_error_has_the_same_parts_everywhere(name, convert, backend):
         assert str(error) == f"[{op}] {argument} must {rule} but got {value}."
 
 
+def test_a_long_value_is_cut():
+    with pytest.raises(
+        ValueError, match=r"^\[rope\] angle must be .* but got .{1000}\.\.\. \(3000002 characters\)\.$"
+    ):
+        rope(np.ones((1, 1, 1, 4), np.float32), [0], RopeParams(4), angle="123" * 10**6)
+
+
 def test_the_classes_are_also_the_built_in_ones():
     assert issubclass(InvalidValue, ValueError)
     assert issubclass(InvalidType, TypeError)

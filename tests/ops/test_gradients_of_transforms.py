@@ -48,10 +48,22 @@ def test_a_traced_module_computes_the_results_of_other_inputs(op):
     assert torch.equal(traced(other), model(other))
 
 
-@pytest.mark.parametrize("op", CALLS)
+HEADS = numbers(10, 2, 1, 4)
+OF_PARAMETERS = {  # calls of x [2,4], which is a table or one row for each token
+    "rotary_mul cos": lambda x: npu_rope.rotary_mul(HEADS, x, torch.ones(2, 4)),
+    "rotary_mul sin": lambda x: npu_rope.rotary_mul(HEADS, torch.ones(2, 4), x),
+    "rotary_mul_ cos": lambda x: npu_rope.rotary_mul_(HEADS * 1, x, torch.ones(2, 4)),
+    "rotary_mul_qk cos": lambda x: sum(npu_rope.rotary_mul_qk(HEADS, HEADS, x, torch.ones(2, 4))),
+    "rotary_mul_qk_ sin": lambda x: sum(npu_rope.rotary_mul_qk_(HEADS * 1, HEADS * 1, torch.ones(2, 4), x)),
+    "rms_norm scale": lambda x: npu_rope.rms_norm(HEADS, x[:, None]),
+}
+
+
+@pytest.mark.parametrize("op", [*CALLS, *OF_PARAMETERS])
 def test_batched_gradients_are_those_of_each_gradient(op):
     x = numbers(3, 2, 1, 4, grad=True)
-    y, grads = CALLS[op](x), numbers(4, 3, 2, 1, 4)
+    y = CALLS[op](x) if op in CALLS else OF_PARAMETERS[op](x[:, 0])
+    grads = numbers(4, 3, 2, 1, 4)
     (batched,) = torch.autograd.grad(y, x, grads, is_grads_batched=True, retain_graph=True)
     for one, grad in zip(batched, grads, strict=True):
         torch.testing.assert_close(one, torch.autograd.grad(y, x, grad, retain_graph=True)[0])

@@ -99,6 +99,17 @@ def test_exact_meets_its_bound_at_far_positions(base, backend):
     assert errors_of_table(positions, params, backend).max() <= exact_bound(backend)
 
 
+@pytest.mark.parametrize("host", ["cpu", "reference"])
+@pytest.mark.parametrize("ext_factor", [1000.0, -1000.0])
+def test_the_large_terms_of_yarn_cancel_within_the_bound(ext_factor, host):
+    """With freq_scale 1 YaRN changes no angle, whatever ext_factor is."""
+    plain = RopeParams(128, freq_base=10000.0)
+    positions = far_positions(30, 5, host)
+    c, s = table(positions, replace(plain, n_ctx_orig=4096, ext_factor=ext_factor), host, np.float32)
+    true_c, true_s = exact_cos_sin(positions, true_frequencies(plain))
+    assert max(np.abs(c - true_c).max(), np.abs(s - true_s).max()) <= EXACT_FLOAT32
+
+
 @pytest.mark.parametrize("base", BASES[:2])
 def test_exact_meets_its_closer_bounds_in_float64(base, backend):
     params = RopeParams(64, freq_base=base)

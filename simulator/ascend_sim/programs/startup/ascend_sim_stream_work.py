@@ -108,8 +108,8 @@ class StreamWork:
 
     def _check(self, status: int) -> None:
         if status:
-            text = self._cann.aclGetRecentErrMsg() or b""
-            raise RuntimeError(f"{self.name.decode()}: error {status} of the stream. {text.decode()}")
+            text = (self._cann.aclGetRecentErrMsg() or b"").decode(errors="backslashreplace")
+            raise RuntimeError(f"{self.name.decode()}: error {status} of the stream. {text}")
 
 
 def host_copy(view: torch.Tensor) -> torch.Tensor:
