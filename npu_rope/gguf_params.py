@@ -449,5 +449,5 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[np.float32]
     except OSError as error:
         raise bad_value(OP, "path", "be a readable GGUF file", f"{path} ({error.strerror})") from None
     except ValueError as error:
-        raise bad_value(OP, "path", "be a whole GGUF file", f"{path} ({error})") from None
+        raise bad_value(OP, "path", "be a GGUF file that can be read", f"{path} ({error})") from None
     return values, tensors

@@ -28,8 +28,8 @@ test that the inputs reached, and each crash with the command that repeats it.
   reports  the files that ascend-sim trace, ascend-sim kernel, npu-rope inspect and npu-rope bench --from read
 
   --seconds N  search for N seconds in each target. 0: only run the corpus. Default: 60
-  --seed N     the seed of the search. Runs with the same seed try the same inputs, as far as their time allows.
-               Default: another one for each run
+  --seed N     search with this seed, from the corpus alone: such runs try the same inputs, as far as their time
+               allows. Default: another seed for each run, and also from the inputs that earlier runs have kept
   --keep       add the inputs that reach new code to tests/fuzz/coverage/corpus, and remove those that reach none that
                other inputs do not reach. Commit the result after a change of a target
   FILE         run this input only, such as a crash
@@ -59,10 +59,13 @@ while [ $# -gt 0 ]; do
   case "$1" in
     -h | --help) usage && exit 0 ;;
     --keep) keep=yes ;;
-    --seconds | --seed)
-      [[ "${2:-}" =~ ^[0-9]{1,9}$ ]] || refuse "$1 must be followed by a number of at most 9 digits but got '${2:-}'."
-      printf -v "${1#--}" %d "$((10#$2))"
-      shift
+    --seconds)
+      [[ "${2:-}" =~ ^[0-9]{1,9}$ ]] || refuse "--seconds must be followed by a number of at most 9 digits but got '${2:-}'."
+      seconds="$2" && shift
+      ;;
+    --seed)
+      [[ "${2:-}" =~ ^[1-9][0-9]{0,8}$ ]] || refuse "--seed must be followed by 1 to 999999999 but got '${2:-}'."
+      seed="$2" && shift
       ;;
     *)
       if [[ " ${TARGETS[*]} " = *" $1 "* ]]; then
@@ -174,6 +177,7 @@ search() {
   local target="$1" status=0 label="$STEP/$STEPS"
   work="$BUILD/work/$target"
   rm -rf "$work/files" # of a program in Python, which ends without removing them
+  [ "$seed" = 0 ] || rm -rf "$work/corpus"
   mkdir -p "$work/corpus" "$work/files" "$BUILD/crashes" "$SOURCES/corpus/$target"
   rm -f "$work"/*.profraw
   local -a limits=(-max_len=512 -len_control=0 -timeout=60 -rss_limit_mb=3000 "-seed=$seed" "-artifact_prefix=$BUILD/crashes/$target-")

@@ -72,8 +72,9 @@ class CannotGenerate(Exception):
 
 
 def check_name(name: str) -> None:
-    if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name):
-        raise CannotGenerate(f"NAME must be snake case (a-z, 0-9, single _) but got {name!r}.")
+    if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z][a-z0-9]*)*", name):
+        rule = "be snake case (a-z, 0-9, single _ before a letter)"
+        raise CannotGenerate(f"NAME must {rule} but got {name!r}.")
     if (use := use_of(name)) is not None:
         raise CannotGenerate(f"NAME must be free but {use}.")
 

@@ -80,7 +80,7 @@ class _Cache:
     """A preallocated KV cache of one layer ``[B,N,LENGTH,D]`` that records what it gets."""
 
     def __init__(self) -> None:
-        self.keys = self.values = torch.empty(0)
+        self.keys = self.values = torch.empty(0, dtype=torch.float32)
         self.length = 0
         self.got: list[tuple[Any, torch.Tensor]] = []
 
@@ -159,7 +159,7 @@ class _Probe:
                 norm = copied._modules[name]
                 assert norm is not None
                 for parameter in norm.parameters():  # weights of 1 would hide a norm of all heads
-                    values = torch.rand(parameter.shape, generator=generator) + 0.5
+                    values = torch.rand(parameter.shape, generator=generator, dtype=torch.float32) + 0.5
                     parameter.data.copy_(values)
                 self.norms[name] = norm, norm_form(child)
         return copied.train(False)
@@ -190,7 +190,7 @@ class _Probe:
         shape = (*x.shape[:-1], out_features)
         if (name, shape) not in self.random:
             generator = torch.Generator().manual_seed(len(self.random))
-            self.random[name, shape] = torch.randn(shape, generator=generator)
+            self.random[name, shape] = torch.randn(shape, generator=generator, dtype=torch.float32)
         self.projected.append(self.random[name, shape].clone())
         return self.projected[-1]
 
@@ -208,7 +208,7 @@ class _Probe:
             cache: the KV cache, or None.
         """
         self.is_rotated, self.projected = False, []
-        x = torch.zeros(batch, angles.shape[1], 8)
+        x = torch.zeros(batch, angles.shape[1], 8, dtype=torch.float32)
         named = {EMBEDDINGS: (angles.cos(), angles.sin()), self.cache: cache}
         if "attention_mask" in self.parameters:
             named["attention_mask"] = None
@@ -259,7 +259,7 @@ class _Probe:
 
         try:
             forward = with_globals(self.forward, {name: stop(name) for name in self.rotations})
-            self._call(forward, torch.zeros(2, 5, 8), 2, None)
+            self._call(forward, torch.zeros(2, 5, 8, dtype=torch.float32), 2, None)
         except _HeadSize as found:
             return found.head
         raise NotKnown("its forward called no rotation")
@@ -369,7 +369,7 @@ def _parameters(forward: types.FunctionType) -> tuple[tuple[str, ...], str]:
 def _angles(form: rotation_form.Form, batch: int, tokens: int, width: int) -> torch.Tensor:
     """Return angles in the layout of the rotation's tables for ``width`` lanes."""
     generator = torch.Generator().manual_seed(batch * 100 + tokens)
-    angles = torch.rand(batch, tokens, width // 2, generator=generator) * 6
+    angles = torch.rand(batch, tokens, width // 2, generator=generator, dtype=torch.float32) * 6
     return dict(rope_forms.encodings(angles))[form.tables]
 
 

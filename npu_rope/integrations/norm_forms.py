@@ -91,11 +91,14 @@ def _classified(module: torch.nn.Module) -> NormForm:
     generator = torch.Generator().manual_seed(0)
     if weight is not None:
         # Weights of 1 would hide the order of rounding, which only inexact products show.
-        values = torch.rand(width, generator=generator) + 0.5
+        values = torch.rand(width, generator=generator, dtype=torch.float32) + 0.5
         setattr(probe, weight, torch.nn.Parameter(values, requires_grad=False))
-    x = torch.randn(1, ROWS, width, generator=generator)
+    x = torch.randn(1, ROWS, width, generator=generator, dtype=torch.float32)
     # In some rows epsilon is negligible against the mean square, in others equal, and in others dominant.
-    x *= torch.tensor(ROW_SIZES).repeat(ROWS // len(ROW_SIZES))[:, None] * getattr(module, epsilon) ** 0.5
+    x *= (
+        torch.tensor(ROW_SIZES, dtype=torch.float32).repeat(ROWS // len(ROW_SIZES))[:, None]
+        * getattr(module, epsilon) ** 0.5
+    )
     for offset in (0.0, 1.0) if weight is not None else (0.0,):
         for order in (ROUND_FIRST, ROUND_LAST):
             form = NormForm(weight, offset, order, epsilon)

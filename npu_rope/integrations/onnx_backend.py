@@ -82,6 +82,23 @@ class NpuRopeModel(BackendRep):
         self._all_inputs = [value.name for value in model.graph.input]
         self._inputs = [name for name in self._all_inputs if name not in self._initialisers]
 
+    def _checked(self, name: str, value: Array) -> Array:
+        """Return an input that has the type and the sizes which the graph declares."""
+        declared = next(each for each in self._graph.input if each.name == name).type.tensor_type
+        dtype = helper.tensor_dtype_to_np_dtype(declared.elem_type)
+        if value.dtype != dtype:
+            raise TypeError(f"[onnx_backend] {name} must be {dtype} but got {value.dtype}.")
+        if declared.HasField("shape"):
+            sizes = [each.dim_value if each.HasField("dim_value") else None for each in declared.shape.dim]
+            if len(sizes) != value.ndim or any(
+                n not in (None, m) for n, m in zip(sizes, value.shape, strict=True)
+            ):
+                shape = ",".join("?" if n is None else str(n) for n in sizes)
+                raise ValueError(
+                    f"[onnx_backend] {name} must have shape [{shape}] but got {list(value.shape)}."
+                )
+        return value
+
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
         """Return the graph's outputs. ``inputs`` is a sequence of the inputs without initialisers, in the
         graph's order, or a mapping by name, which may also replace initialisers.
@@ -89,6 +106,8 @@ class NpuRopeModel(BackendRep):
         Raises:
             ValueError, TypeError: an input is missing, unknown, or breaks an operator's rule.
         """
+        if isinstance(inputs, np.ndarray):
+            raise TypeError("[onnx_backend] inputs must be a list or a mapping but got an array.")
         if not isinstance(inputs, Mapping):
             if len(inputs) != len(self._inputs):
                 raise ValueError(
@@ -103,7 +122,7 @@ class NpuRopeModel(BackendRep):
             known = ", ".join(self._all_inputs)
             raise ValueError(f"[onnx_backend] inputs must be the graph's {known} but got {unknown[0]}.")
         values: dict[str, Any] = dict(self._initialisers)
-        values.update({name: np.asarray(value) for name, value in inputs.items()})
+        values.update({name: self._checked(name, np.asarray(value)) for name, value in inputs.items()})
         for node in self._graph.node:
             given = [values[name] if name else None for name in node.input]
             results = OPERATORS[node.op_type](given, _attributes(node), self._backend)
@@ -128,10 +147,7 @@ class NpuRopeBackend(Backend):
         Raises:
             ValueError: the device is not CPU, the opset is too old, or a node is none of :data:`OPERATORS`.
         """
-        if not cls.supports_device(device):
-            raise ValueError(
-                f"[onnx_backend] device must be CPU (backend= names npu_rope's) but got {device}."
-            )
+        cls._require_device(device)
         onnx.checker.check_model(model)
         if (got := _unsupported(model)) is not None:
             rule = f"only nodes {', '.join(OPERATORS)} of opset {OPSET} or later"
@@ -165,12 +181,29 @@ class NpuRopeBackend(Backend):
         """Run one node on its inputs, in the node's order.
 
         Raises:
-            ValueError: the node is none of :data:`OPERATORS`.
+            ValueError: the device is not CPU, or the node is none of :data:`OPERATORS`, or has other inputs,
+                outputs or attributes than ONNX's operator.
         """
+        cls._require_device(device)
         if not _is_supported(node):
             rule = f"node must be {', '.join(OPERATORS)}"
             raise ValueError(f"[onnx_backend] {rule} but got {_kind(node)}.")
+        try:
+            onnx.checker.check_node(node)
+        except onnx.checker.ValidationError as error:
+            cause = str(error).splitlines()[0]
+            raise ValueError(f"[onnx_backend] node must be one of ONNX but got: {cause}") from None
+        if len(inputs) != len(node.input):
+            rule = f"inputs must have length {len(node.input)}"
+            raise ValueError(f"[onnx_backend] {rule} but got {len(inputs)}.")
         return OPERATORS[node.op_type](list(inputs), _attributes(node), backend)
+
+    @classmethod
+    def _require_device(cls, device: str) -> None:
+        if not cls.supports_device(device):
+            raise ValueError(
+                f"[onnx_backend] device must be CPU (backend= names npu_rope's) but got {device}."
+            )
 
     @classmethod
     def supports_device(cls, device: str) -> bool:

@@ -139,9 +139,12 @@ def _matches(
     found: dict[tuple[str, str], set[str]] = {}
     first_error, succeeded = "", False
     for width, places in ((WIDTH, (None,)), (WIDTH // 2, (FIRST_LANES, LAST_LANES))):
-        angles = torch.rand(BATCH, TOKENS, width // 2, generator=generator) * 6
+        angles = torch.rand(BATCH, TOKENS, width // 2, generator=generator, dtype=torch.float32) * 6
         for tables, encoded in encodings(angles):
-            heads = [torch.randn(BATCH, n, TOKENS, WIDTH, generator=generator) for n in (HEADS, KEY_HEADS)]
+            heads = [
+                torch.randn(BATCH, n, TOKENS, WIDTH, generator=generator, dtype=torch.float32)
+                for n in (HEADS, KEY_HEADS)
+            ]
             heads = heads[:1] if single else heads
             passed = [h.transpose(1, 2) for h in heads] if has_tokens_first else heads
             try:
@@ -174,10 +177,10 @@ def _require_for_other_sizes(function: Callable[..., Any], form: Form) -> None:
     for batch, tokens, head, share in ((1, 1, 64, 1), (3, 19, 32, 1), (2, 9, 48, 2), (1, 130, 128, 2)):
         if share != 1 and form.place is None:
             share = 1
-        angles = torch.rand(batch, tokens, head // share // 2, generator=generator) * 6
+        angles = torch.rand(batch, tokens, head // share // 2, generator=generator, dtype=torch.float32) * 6
         encoded = dict(encodings(angles))[form.tables]
         shapes = [(batch, n, tokens, head) for n in (HEADS, 1)][: 1 if form.single else 2]
-        heads = [torch.randn(shape, generator=generator) for shape in shapes]
+        heads = [torch.randn(shape, generator=generator, dtype=torch.float32) for shape in shapes]
         heads = [h.transpose(1, 2).contiguous() for h in heads] if form.tokens_first else heads
         tables = encoded.cos() * 1.3, encoded.sin() * 1.3
         before = [t.clone() for t in (*heads, *tables)]
@@ -198,10 +201,10 @@ def _require_parameters(function: Callable[..., Any], form: Form) -> None:
     """
     names, _ = parameters_of(function)
     ours, generator = replacement(function, form), torch.Generator().manual_seed(2)
-    angles = torch.rand(BATCH, TOKENS, WIDTH // 2, generator=generator) * 6
+    angles = torch.rand(BATCH, TOKENS, WIDTH // 2, generator=generator, dtype=torch.float32) * 6
     encoded = dict(encodings(angles))[form.tables]
     shapes = [(BATCH, n, TOKENS, WIDTH) for n in (HEADS, KEY_HEADS)][: 1 if form.single else 2]
-    heads = [torch.randn(shape, generator=generator) for shape in shapes]
+    heads = [torch.randn(shape, generator=generator, dtype=torch.float32) for shape in shapes]
     tokens_first_heads = [h.transpose(1, 2) for h in heads]
 
     def differs(heads: list[torch.Tensor], angles: torch.Tensor, **more: Any) -> bool:
@@ -236,9 +239,12 @@ def _require_parameters(function: Callable[..., Any], form: Form) -> None:
 def _flat_axis(function: Callable[..., Any], form: Form) -> int | None:
     """Return ``Form.flat_axis``. Heads with and without batches must give the same results."""
     generator = torch.Generator().manual_seed(3)
-    angles = torch.rand(TOKENS, WIDTH // 2, generator=generator) * 6
+    angles = torch.rand(TOKENS, WIDTH // 2, generator=generator, dtype=torch.float32) * 6
     tables = dict(encodings(angles))[form.tables]
-    heads = [torch.randn(BATCH, n, TOKENS, WIDTH, generator=generator) for n in (HEADS, KEY_HEADS)]
+    heads = [
+        torch.randn(BATCH, n, TOKENS, WIDTH, generator=generator, dtype=torch.float32)
+        for n in (HEADS, KEY_HEADS)
+    ]
     heads = heads[: 1 if form.single else 2]
     expected = [_rotated(h, angles, form.pairs, None) for h in heads]
     for axis in (HEADS_FIRST, TOKENS_FIRST):
@@ -258,7 +264,7 @@ def _with_promotion(function: Callable[..., Any], form: Form) -> Form:
     """Return the form with ``promotes`` set."""
     shape = (1, 2, 1, WIDTH) if form.tokens_first else (1, 1, 2, WIDTH)
     heads = [torch.ones(shape, dtype=torch.bfloat16)] * (1 if form.single else 2)
-    angles = torch.ones(1, 2, WIDTH // (2 if form.tables == ONCE else 1))
+    angles = torch.ones(1, 2, WIDTH // (2 if form.tables == ONCE else 1), dtype=torch.float32)
     dtype_with_float32 = _called(function, heads, angles.cos(), angles.sin())[0].dtype
     dtype_with_bfloat16 = _called(function, heads, angles.cos().bfloat16(), angles.sin().bfloat16())[0].dtype
     for dtype in (dtype_with_float32, dtype_with_bfloat16):

@@ -19,7 +19,7 @@ from npu_rope.errors import BrokenRule
 from npu_rope.integrations import rope_forms, rotation_form
 from npu_rope.integrations.rope_forms import NotKnown
 from npu_rope.integrations.table_origins import Angles, set_origin
-from npu_rope.ops.calls import records_calls
+from npu_rope.ops.calls import is_plain_cpu_tensor, records_calls
 from npu_rope.params import RopeParams
 from npu_rope.rope_attributes import RopeMode
 
@@ -114,7 +114,7 @@ class _Rope:
         count = PROBED_POSITIONS
         axis_count = 3 if has_sections else 1
         positions = np.stack([np.arange(count) * (axis + 1) % count for axis in range(axis_count)])
-        x = torch.zeros(1, count, 8, device=theirs.device)
+        x = torch.zeros(1, count, 8, device=theirs.device, dtype=torch.float32)
         ids = torch.from_numpy(positions).to(x.device)
         with torch.no_grad():
             position_ids = ids[:, None] if has_sections else ids
@@ -142,8 +142,8 @@ class _Rope:
 
 
 def _fits_int32(positions: torch.Tensor) -> bool:
-    """Return whether rope takes these positions. On a device this is not read, which would wait for it."""
-    if positions.device.type != "cpu" or not positions.numel():
+    """Return whether rope takes these positions. Those of a device are not read, which would wait for it."""
+    if not is_plain_cpu_tensor(positions) or not positions.numel():
         return True
     values = positions.numpy()
     return bool(values.min() >= -(2**31) and values.max() < 2**31)

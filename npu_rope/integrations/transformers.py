@@ -14,7 +14,6 @@ replaced  5 x LlamaRMSNorm (weight; rounded, then times the weight)
 
 from __future__ import annotations
 
-import contextlib
 import re
 import types
 import warnings
@@ -197,7 +196,7 @@ def apply_npu_rope(
     unpatch(model)
     report = Report(level)
     try:
-        with _usual_factories():
+        with torch.device("cpu"):  # where trial calls make their tensors, whatever the program has set
             norms = _Norms(model, report)
             if rope:
                 _Rotations(model, report, norms if fuse else None).replace()
@@ -207,19 +206,6 @@ def apply_npu_rope(
         unpatch(model)
         raise
     return report
-
-
-@contextlib.contextmanager
-def _usual_factories() -> Iterator[None]:
-    """Make tensors of float32 on the CPU where no type and no device is given. Trial calls expect them; a
-    program that loads models may have set others."""
-    dtype = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float32)
-    try:
-        with torch.device("cpu"):
-            yield
-    finally:
-        torch.set_default_dtype(dtype)
 
 
 def unpatch(model: torch.nn.Module) -> int:

@@ -157,7 +157,9 @@ def _lanewise(
     first, second = lanes(sizes.width, attributes.interleaved)
     x1, x2, g1, g2 = x[..., first], x[..., second], g[..., first], g[..., second]
     s1, s2 = (-g1 * x2, g2 * x1) if attributes.forward else (-g2 * x1, g1 * x2)
-    sin = torch.stack((s1, s2), -1).flatten(-2) if attributes.interleaved else torch.cat((s1, s2), -1)
+    sin = torch.cat((s1, s2), -1)
+    if attributes.interleaved:  # vmap has no rule for flatten
+        sin = torch.stack((s1, s2), -1).reshape(sin.shape)
     return (g * x).sum(-2), sin.sum(-2)
 
 
@@ -173,7 +175,8 @@ def _as_table(
             rows = torch.zeros(table.shape, dtype=lanewise.dtype, device=lanewise.device)
             # Clamp ids as the kernel does on a device: an id outside the table reads the nearest row.
             ids = ids.flatten().clamp(0, max(table.shape[0] - 1, 0))
-            lanewise = rows.index_add(0, ids, lanewise.flatten(0, 1))
+            b, s, width = lanewise.shape
+            lanewise = rows.index_add(0, ids, lanewise.reshape(b * s, width))
     elif serves_all_batches(call, table, sizes):
         lanewise = lanewise.sum(0)
     return lanewise.reshape(table.shape).to(table.dtype)

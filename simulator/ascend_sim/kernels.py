@@ -281,6 +281,10 @@ def _memories_of(arguments: Sequence[Argument]) -> tuple[list[Memory], list[_CAr
         array = argument.array
         if not isinstance(array, np.ndarray):
             raise bad_type(f"argument {index} must hold an array but got {type(array).__name__}.")
+        if array.dtype.hasobject:
+            raise bad_type(f"argument {index} must be an array of numbers but got {array.dtype}.")
+        if not array.dtype.isnative:
+            raise bad_type(f"argument {index} must be in the machine's byte order but got {array.dtype.str}.")
         if not array.flags.c_contiguous:
             raise bad_value(f"argument {index} must be contiguous but got strides {array.strides}.")
         if argument.role and not array.flags.writeable:

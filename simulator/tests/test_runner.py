@@ -336,6 +336,21 @@ def test_none_is_a_null_pointer(scale):
     scale.run(In(ones()), None)
 
 
+@pytest.mark.parametrize("put", ["first", "second"])
+def test_arrays_of_objects_and_of_another_byte_order_are_refused(scale, put):
+    """Their bytes are no numbers of the kernel: a write to pointers of objects would end the process."""
+    objects = np.array([object()] * 128, dtype=object)
+    foreign = ones().astype(ones().dtype.newbyteorder())
+    for array, rule in (
+        (objects, "be an array of numbers but got object"),
+        (foreign, "be in the machine's byte order but got >f4"),
+    ):
+        arguments = (In(array), Out(ones())) if put == "first" else (In(ones()), Out(array))
+        index = 0 if put == "first" else 1
+        with pytest.raises(TypeError, match=rf"^\[sim\] argument {index} must {rule}\.$"):
+            scale.run(*arguments)
+
+
 def test_arrays_with_gaps_are_refused(scale):
     with pytest.raises(ValueError, match=r"^\[sim\] argument 0 must be contiguous but got strides \(8,\)\.$"):
         scale.run(In(np.ones(128, np.float32)[::2]), Out(ones()))

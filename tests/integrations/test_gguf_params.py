@@ -328,7 +328,7 @@ def test_bad_factors_are_refused(gguf_file):
             np.full(64, -1, np.float32),
             "rope_freqs.weight must be positive and finite numbers but got others.",
         ),
-        (np.ones(64, np.float16), "path must be a whole GGUF file but got"),
+        (np.ones(64, np.float16), "path must be a GGUF file that can be read but got"),
     ):
         with pytest.raises(ValueError, match=r"^\[rope\] ") as caught:
             RopeParams.from_gguf(gguf_file("llama", LLAMA, {"rope_freqs.weight": factors}))
@@ -364,7 +364,7 @@ def test_a_file_truncated_at_any_length_is_refused(tmp_path, gguf_file):
     cut = tmp_path / "cut.gguf"
     for length in range(len(content)):
         cut.write_bytes(content[:length])
-        with pytest.raises(ValueError, match=r"^\[rope\] path must be a whole GGUF file but got"):
+        with pytest.raises(ValueError, match=r"^\[rope\] path must be a GGUF file that can be read but got"):
             RopeParams.from_gguf(cut)
 
 
@@ -414,7 +414,7 @@ def peak_of(path) -> int:
     try:
         RopeParams.from_gguf(path)
     except ValueError as error:
-        assert str(error).startswith("[rope] path must be a whole GGUF file but got")  # noqa: PT017
+        assert str(error).startswith("[rope] path must be a GGUF file that can be read but got")  # noqa: PT017
     finally:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -459,7 +459,7 @@ LARGE = {
 @pytest.mark.parametrize("what", HUGE_NUMBERS)
 def test_a_huge_number_in_a_small_file_allocates_little(tmp_path, what):
     (tmp_path / "huge.gguf").write_bytes(HUGE_NUMBERS[what] + bytes(64))
-    with pytest.raises(ValueError, match=r"^\[rope\] path must be a whole GGUF file but got"):
+    with pytest.raises(ValueError, match=r"^\[rope\] path must be a GGUF file that can be read but got"):
         RopeParams.from_gguf(tmp_path / "huge.gguf")
     assert peak_of(tmp_path / "huge.gguf") < 4 << 20
 
@@ -532,7 +532,9 @@ def test_text_that_is_not_utf_8_is_refused(tmp_path, gguf_file):
         (struct.pack("<Q4s", 4, b"phi3"), struct.pack("<Q4s", 4, b"phi\xff"), "its general.architecture"),
     ):
         (tmp_path / "bad.gguf").write_bytes(content.replace(original, damaged, 1))
-        with pytest.raises(ValueError, match=r"^\[rope\] path must be a whole GGUF file but got") as caught:
+        with pytest.raises(
+            ValueError, match=r"^\[rope\] path must be a GGUF file that can be read but got"
+        ) as caught:
             RopeParams.from_gguf(tmp_path / "bad.gguf")
         assert f"({what} is b" in str(caught.value)
         assert str(caught.value).endswith("\\xff', which is not UTF-8).")

@@ -161,13 +161,32 @@ def test_wrong_inputs_are_refused():
         prepared.run([X, cos])
     with pytest.raises(ValueError, match=r"^\[onnx_backend\] inputs must have sin but got X, cos\.$"):
         prepared.run({"X": X, "cos": cos})
-    with pytest.raises(ValueError, match=r"^\[rotary_embedding\] sin_cache must have cos_cache's shape"):
+    with pytest.raises(
+        ValueError, match=r"^\[onnx_backend\] sin must have shape \[1,3,2\] but got \[1, 3, 1\]\.$"
+    ):
         prepared.run([X, cos, sin[..., :1]])
+    with pytest.raises(TypeError, match=r"^\[onnx_backend\] sin must be float32 but got float64\.$"):
+        prepared.run([X, cos, sin.astype(np.float64)])
+    with pytest.raises(
+        TypeError, match=r"^\[onnx_backend\] inputs must be a list or a mapping but got an array\.$"
+    ):
+        prepared.run(X)
     with pytest.raises(
         ValueError,
         match=r"^\[onnx_backend\] node must be RMSNormalization, RotaryEmbedding but got ai\.onnx\.Relu\.$",
     ):
         onnx_backend.run_node(helper.make_node("Relu", ["X"], ["Y"]), [X])
+    names = ["X", "cos", "sin"]
+    node = helper.make_node("RotaryEmbedding", names, ["Y"])
+    with pytest.raises(ValueError, match=r"^\[onnx_backend\] inputs must have length 3 but got 2\.$"):
+        onnx_backend.run_node(node, [X, cos])
+    for wrong in (
+        helper.make_node("RotaryEmbedding", names[:2], ["Y"]),
+        helper.make_node("RotaryEmbedding", names, ["Y", "Z"]),
+        helper.make_node("RotaryEmbedding", names, ["Y"], foo=3),
+    ):
+        with pytest.raises(ValueError, match=r"^\[onnx_backend\] node must be one of ONNX but got: "):
+            onnx_backend.run_node(wrong, [X, cos, sin][: len(wrong.input)])
 
 
 def test_cpu_is_the_only_device():
@@ -175,6 +194,10 @@ def test_cpu_is_the_only_device():
     assert not onnx_backend.supports_device("CUDA:0")
     with pytest.raises(ValueError, match="device must be CPU"):
         onnx_backend.prepare(model_of(), "CUDA")
+    with pytest.raises(ValueError, match="device must be CPU"):
+        onnx_backend.run_node(
+            helper.make_node("RotaryEmbedding", ["X", "c", "s"], ["Y"]), inputs_of(), "CUDA"
+        )
 
 
 def norm_model(x_type, scale_type, **attributes):

@@ -116,14 +116,15 @@ def test_level_tables_keeps_every_bit_in_float32(family):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("device", ["cpu", "meta"])
-def test_the_report_does_not_depend_on_the_usual_dtype_and_device(dtype, device):
-    """Programs that load models set them."""
+def test_the_report_does_not_depend_on_the_usual_dtype_and_device(dtype, device, monkeypatch):
+    """Programs that load models set them. Other threads see no other dtype in the meantime."""
     model = make("qwen3")
     expected = str(apply_npu_rope(model, fuse=True))
     usual = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
-        with torch.device(device):
+        with torch.device(device), monkeypatch.context() as patched:
+            patched.setattr(torch, "set_default_dtype", None)
             assert str(apply_npu_rope(model, fuse=True)) == expected
         assert torch.get_default_dtype() == dtype
     finally:
@@ -140,6 +141,8 @@ def test_positions_beyond_int32_are_rotated_by_the_tables(fuse):
         report = apply_npu_rope(model, level="positions", fuse=fuse)
         assert worst(model(ids, position_ids=at).logits, expected) < 1e-5
         assert "by tables: rope has no such rotation by the positions of these tables" in str(report)
+        with torch._subclasses.fake_tensor.FakeTensorMode(allow_non_fake_inputs=True):
+            assert model(tokens()).logits.shape == expected.shape
         model(ids)
     assert "by positions, and by tables" in str(report)
 

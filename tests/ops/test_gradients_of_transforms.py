@@ -51,6 +51,15 @@ def test_a_traced_module_computes_the_results_of_other_inputs(op):
 HEADS = numbers(10, 2, 1, 4)
 OF_PARAMETERS = {  # calls of x [2,4], which is a table or one row for each token
     "rotary_mul cos": lambda x: npu_rope.rotary_mul(HEADS, x, torch.ones(2, 4)),
+    "rotary_mul cos of neighbours": lambda x: npu_rope.rotary_mul(
+        HEADS, x, torch.ones(2, 4), interleaved=True
+    ),
+    "rotary_embedding cos": lambda x: npu_rope.rotary_embedding(
+        HEADS.view(1, 1, 2, 4).expand(1, 2, 2, 4), x.view(1, 2, 4)[..., :2], torch.ones(1, 2, 2)
+    ),
+    "rotary_embedding cos of neighbours by position_ids": lambda x: npu_rope.rotary_embedding(
+        HEADS.view(1, 2, 4), x[:, :2], torch.ones(2, 2), torch.tensor([[1, 1]]), num_heads=1, interleaved=1
+    ),
     "rotary_mul sin": lambda x: npu_rope.rotary_mul(HEADS, torch.ones(2, 4), x),
     "rotary_mul_ cos": lambda x: npu_rope.rotary_mul_(HEADS * 1, x, torch.ones(2, 4)),
     "rotary_mul_qk cos": lambda x: sum(npu_rope.rotary_mul_qk(HEADS, HEADS, x, torch.ones(2, 4))),
@@ -63,7 +72,7 @@ OF_PARAMETERS = {  # calls of x [2,4], which is a table or one row for each toke
 def test_batched_gradients_are_those_of_each_gradient(op):
     x = numbers(3, 2, 1, 4, grad=True)
     y = CALLS[op](x) if op in CALLS else OF_PARAMETERS[op](x[:, 0])
-    grads = numbers(4, 3, 2, 1, 4)
+    grads = numbers(4, 3, *y.shape)
     (batched,) = torch.autograd.grad(y, x, grads, is_grads_batched=True, retain_graph=True)
     for one, grad in zip(batched, grads, strict=True):
         torch.testing.assert_close(one, torch.autograd.grad(y, x, grad, retain_graph=True)[0])

@@ -9,9 +9,13 @@ The headers of ``aclnnop/`` are written from the table ``cann/opapi/functions.de
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 import re
 import shutil
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -114,21 +118,39 @@ def make(folder: Path) -> None:
         ValueError: the folder holds other files, or it cannot be written.
         Unavailable: the library or the headers are not installed.
     """
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(folder.parent):
+            _make(folder)
+    except OSError as error:
+        raise bad_value(
+            f"folder must be one that can be written but got {folder}: {cause_of(error)}."
+        ) from None
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Let one process at a time write to folders of this one."""
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _make(folder: Path) -> None:
     is_earlier, is_absent = (folder / MARK).is_file(), not folder.exists()
     if folder.is_dir() and any(folder.iterdir()) and not is_earlier:
         raise bad_value(f"folder must be new, empty or an earlier toolkit but got {folder.resolve()}.")
     try:
         _write(folder)
-    except BaseException as error:
+    except BaseException:
         if not is_earlier and folder.is_dir():
             _empty(folder)
             if is_absent:
                 folder.rmdir()
-        if not isinstance(error, OSError):
-            raise
-        raise bad_value(
-            f"folder must be one that can be written but got {folder}: {cause_of(error)}."
-        ) from None
+        raise
 
 
 def _empty(folder: Path) -> None:

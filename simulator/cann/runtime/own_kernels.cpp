@@ -40,6 +40,12 @@ struct LaunchedKernel {
     std::vector<void*> pointers;
 };
 
+// Records a launch that breaks a rule before the kernel runs.
+void record_broken_launch(const std::string& name, const std::string& rule, const std::string& text) {
+    const std::string error = ascend_sim::Json().field("rule", rule).field("text", text).done();
+    record_launch(name, ascend_sim::Json().field("status", "broken rule").raw("errors", "[" + error + "]").done());
+}
+
 // Passes one memory to the simulator for each allocation to which the pointers point. The role of each memory is SUM:
 // the kernel may write it, and several cores may add to it.
 int32_t LaunchedKernel::run() const {
@@ -55,9 +61,7 @@ int32_t LaunchedKernel::run() const {
         if (!find_allocation(pointer, &first, &bytes)) {
             const std::string text = "SIM-BOUNDS-03 " + name + ": pointer " + std::to_string(arguments.size() + 1) +
                                      " of the kernel's arguments points to no device memory.";
-            const std::string error = ascend_sim::Json().field("rule", "SIM-BOUNDS-03").field("text", text).done();
-            record_launch(name,
-                          ascend_sim::Json().field("status", "broken rule").raw("errors", "[" + error + "]").done());
+            record_broken_launch(name, "SIM-BOUNDS-03", text);
             return fail(kVectorCoreException, text);
         }
         size_t index = 0;
@@ -86,12 +90,7 @@ int32_t LaunchedKernel::run() const {
                 name + ": kernel must keep the simulator's rules but got " + ascend_sim_message());
 }
 
-}  // namespace
-}  // namespace simulated_cann
-
-using namespace simulated_cann;
-
-int32_t ascend_sim_launch_kernel(const ascend_sim_kernel* kernel) {
+int32_t begin(const ascend_sim_kernel* kernel) {
     auto launched = std::make_shared<const LaunchedKernel>(*kernel);
     const ascend_sim::Family* family = ascend_sim::find_family(soc_name());
     if (!family || family->arch != launched->arch)
@@ -110,4 +109,17 @@ int32_t ascend_sim_launch_kernel(const ascend_sim_kernel* kernel) {
                 {"pointer", static_cast<char*>(first), {static_cast<int64_t>(bytes)}, {1}, 1, true, true});
     }
     return launch(nullptr, 0, std::move(executor), kernel->stream);
+}
+
+}  // namespace
+}  // namespace simulated_cann
+
+using namespace simulated_cann;
+
+int32_t ascend_sim_launch_kernel(const ascend_sim_kernel* kernel) {
+    const int32_t status = begin(kernel);
+    // <<<>>> has no value from which the program could see that the kernel does not run, so the report says so.
+    if (status != kSuccess)
+        record_broken_launch(kernel->name, "launch", "the launch was refused: " + recent_error_text());
+    return status;
 }

@@ -59,6 +59,18 @@ def test_the_folder_is_written_again_but_not_over_other_files(tmp_path):
     assert [path.name for path in other.iterdir()] == ["file"]
 
 
+def test_two_commands_at_once_both_write_the_folder(tmp_path):
+    command = [sys.executable, "-m", "ascend_sim", "toolkit", str(tmp_path / "cann")]
+    alone = tmp_path / "alone"
+    assert ascend_sim("toolkit", alone).exit_code == 0
+    running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [(process.communicate()[1], process.returncode) for process in running] == [("", 0)] * 2
+    names = [
+        sorted(path.relative_to(root) for path in root.rglob("*")) for root in (tmp_path / "cann", alone)
+    ]
+    assert names[0] == names[1]
+
+
 def test_a_folder_without_a_name_is_refused_and_the_current_one_is_named(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.chdir(tmp_path)
