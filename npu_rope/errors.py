@@ -59,12 +59,13 @@ _LONGEST_VALUE = 1000  # characters in a message
 
 
 def broken(kind: type[E], op: str, argument: str, rule: str, value: Any, remedy: str = "") -> E:
-    """Return an error of that class. The remedy is another line of its message. A long value is cut."""
-    text = f"{value}"
-    if len(text) > _LONGEST_VALUE:
+    """Return an error of that class. The remedy is another line of its message. The message cuts a
+    long value."""
+    text = full = f"{value}"
+    if len(full) > _LONGEST_VALUE:
         text = f"{text[:_LONGEST_VALUE]}... ({len(text)} characters)"
     error = kind(f"[{op}] {argument} must {rule} but got {text}." + (f"\n{remedy}" if remedy else ""))
-    error.op, error.argument, error.rule, error.value = op, argument, rule, text
+    error.op, error.argument, error.rule, error.value = op, argument, rule, full
     return error
 
 

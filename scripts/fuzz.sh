@@ -153,7 +153,7 @@ covered() {
 lines() {
   local binary sources
   if [ -z "$(covered "$1")" ]; then
-    "${command[@]}" --lines "$work/corpus" "$SOURCES/corpus/$1" 2>/dev/null | grep lines ||
+    "${command[@]}" --lines "$found" "$SOURCES/corpus/$1" 2>/dev/null | grep lines ||
       echo "lines unknown, because an input of the corpus fails"
     return
   fi
@@ -177,14 +177,15 @@ search() {
   local target="$1" status=0 label="$STEP/$STEPS"
   work="$BUILD/work/$target"
   rm -rf "$work/files" # of a program in Python, which ends without removing them
-  [ "$seed" = 0 ] || rm -rf "$work/corpus"
-  mkdir -p "$work/corpus" "$work/files" "$BUILD/crashes" "$SOURCES/corpus/$target"
+  found="$work/corpus"
+  [ "$seed" = 0 ] || { found="$work/seeded" && rm -rf "$found"; }
+  mkdir -p "$found" "$work/files" "$BUILD/crashes" "$SOURCES/corpus/$target"
   rm -f "$work"/*.profraw
   local -a limits=(-max_len=512 -len_control=0 -timeout=60 -rss_limit_mb=3000 "-seed=$seed" "-artifact_prefix=$BUILD/crashes/$target-")
   if [ "$seconds" -gt 0 ]; then limits+=("-max_total_time=$seconds"); else limits+=(-runs=0); fi
   is_python "$target" || limits+=(-malloc_limit_mb=1000)
   TMPDIR="$work/files" LLVM_PROFILE_FILE="$work/%m.profraw" "${command[@]}" "${limits[@]}" -print_final_stats=1 \
-    "$work/corpus" "$SOURCES/corpus/$target" >"$work/log" 2>&1 </dev/null &
+    "$found" "$SOURCES/corpus/$target" >"$work/log" 2>&1 </dev/null &
   local pid=$!
   while kill -0 $pid 2>/dev/null; do
     if [ -t 1 ]; then
@@ -216,7 +217,7 @@ keep_inputs() {
   rm -rf "$minimal" && mkdir "$minimal"
   local -a merge=(-set_cover_merge=1 -use_counters=0 -max_len=512)
   ! is_python "$target" || merge=(--keep)
-  "${command[@]}" "${merge[@]}" "$minimal" "$SOURCES/corpus/$target" "$work/corpus" >>"$work/log" 2>&1 ||
+  "${command[@]}" "${merge[@]}" "$minimal" "$SOURCES/corpus/$target" "$found" >>"$work/log" 2>&1 ||
     die "the corpus of $target could not be minimised." "See $work/log"
   find "$SOURCES/corpus/$target" -type f ! -name 'mended-*' -delete
   local file

@@ -84,12 +84,16 @@ class NpuRopeModel(BackendRep):
 
     def _checked(self, name: str, value: Array) -> Array:
         """Return an input that has the type and the sizes which the graph declares."""
-        declared = next(each for each in self._graph.input if each.name == name).type.tensor_type
+        kind = next(each for each in self._graph.input if each.name == name).type
+        if not kind.HasField("tensor_type"):
+            return value
+        declared = kind.tensor_type
         dtype = helper.tensor_dtype_to_np_dtype(declared.elem_type)
         if value.dtype != dtype:
             raise TypeError(f"[onnx_backend] {name} must be {dtype} but got {value.dtype}.")
         if declared.HasField("shape"):
-            sizes = [each.dim_value if each.HasField("dim_value") else None for each in declared.shape.dim]
+            dims = declared.shape.dim  # some exporters write -1 for an unknown size
+            sizes = [n.dim_value if n.HasField("dim_value") and n.dim_value >= 0 else None for n in dims]
             if len(sizes) != value.ndim or any(
                 n not in (None, m) for n, m in zip(sizes, value.shape, strict=True)
             ):
@@ -188,15 +192,24 @@ class NpuRopeBackend(Backend):
         if not _is_supported(node):
             rule = f"node must be {', '.join(OPERATORS)}"
             raise ValueError(f"[onnx_backend] {rule} but got {_kind(node)}.")
+        checked = onnx.NodeProto()
+        checked.CopyFrom(node)
+        checked.domain = ""  # the checker knows ai.onnx by this name only
         try:
-            onnx.checker.check_node(node)
+            onnx.checker.check_node(checked)
         except onnx.checker.ValidationError as error:
             cause = str(error).splitlines()[0]
             raise ValueError(f"[onnx_backend] node must be one of ONNX but got: {cause}") from None
-        if len(inputs) != len(node.input):
-            rule = f"inputs must have length {len(node.input)}"
-            raise ValueError(f"[onnx_backend] {rule} but got {len(inputs)}.")
-        return OPERATORS[node.op_type](list(inputs), _attributes(node), backend)
+        if isinstance(inputs, np.ndarray):
+            raise TypeError("[onnx_backend] inputs must be a list but got an array.")
+        given, present = list(inputs), [bool(name) for name in node.input]
+        if len(given) == sum(present):  # those with an empty name are left out
+            values = iter(given)
+            given = [next(values) if is_given else None for is_given in present]
+        elif len(given) != len(present):
+            rule = f"inputs must have length {len(present)}"
+            raise ValueError(f"[onnx_backend] {rule} but got {len(given)}.")
+        return OPERATORS[node.op_type](given, _attributes(node), backend)
 
     @classmethod
     def _require_device(cls, device: str) -> None:

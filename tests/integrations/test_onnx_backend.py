@@ -189,6 +189,30 @@ def test_wrong_inputs_are_refused():
             onnx_backend.run_node(wrong, [X, cos, sin][: len(wrong.input)])
 
 
+def test_nodes_may_name_their_domain_and_leave_out_inputs():
+    X, cos, sin = inputs_of()
+    (expected,) = onnx_backend.run_node(
+        helper.make_node("RotaryEmbedding", ["X", "c", "s"], ["Y"]), [X, cos, sin]
+    )
+    for names, domain, given in (
+        (["X", "c", "s"], "ai.onnx", [X, cos, sin]),
+        (["X", "c", "s", ""], "", [X, cos, sin]),
+        (["X", "c", "s", ""], "", (each for each in (X, cos, sin, None))),
+    ):
+        node = helper.make_node("RotaryEmbedding", names, ["Y"], domain=domain)
+        assert np.array_equal(onnx_backend.run_node(node, given)[0], expected)
+
+
+def test_inputs_of_other_kinds_and_of_unknown_sizes_are_taken():
+    """An input may be a sequence, and a size may be -1."""
+    X, cos, sin = inputs_of()
+    model = model_of()
+    expected = onnx_backend.run_model(model, [X, cos, sin])[0]
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
+    model.graph.input.append(helper.make_tensor_sequence_value_info("q", onnx.TensorProto.FLOAT, [1]))
+    assert np.array_equal(onnx_backend.run_model(model, [X, cos, sin, [X]])[0], expected)
+
+
 def test_cpu_is_the_only_device():
     assert onnx_backend.supports_device("CPU")
     assert not onnx_backend.supports_device("CUDA:0")

@@ -99,8 +99,9 @@ def test_exact_meets_its_bound_at_far_positions(base, backend):
     assert errors_of_table(positions, params, backend).max() <= exact_bound(backend)
 
 
-@pytest.mark.parametrize("host", ["cpu", "reference"])
-@pytest.mark.parametrize("ext_factor", [1000.0, -1000.0])
+@pytest.mark.parametrize(
+    ("host", "ext_factor"), [("cpu", 1e9), ("cpu", -1e9), ("reference", 500), ("reference", -500)]
+)
 def test_the_large_terms_of_yarn_cancel_within_the_bound(ext_factor, host):
     """With freq_scale 1 YaRN changes no angle, whatever ext_factor is."""
     plain = RopeParams(128, freq_base=10000.0)

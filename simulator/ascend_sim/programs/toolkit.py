@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ascend_sim import folders
+from ascend_sim.compiler import results_folder
 from ascend_sim.errors import Unavailable, bad_value
 from ascend_sim.files import cause_of, digest
 from ascend_sim.programs.stubs import Elf, cached_folder
@@ -119,8 +120,7 @@ def make(folder: Path) -> None:
         Unavailable: the library or the headers are not installed.
     """
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(folder.parent):
+        with _locked(folder):
             _make(folder)
     except OSError as error:
         raise bad_value(
@@ -130,13 +130,11 @@ def make(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Let one process at a time write to folders of this one."""
-    lock = os.open(folder, os.O_RDONLY)
-    try:
+    """Let one process of this user at a time write to the folder."""
+    name = digest(os.fsencode(folder.resolve()))
+    with (results_folder(None) / f"toolkit-{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(lock)
 
 
 def _make(folder: Path) -> None:

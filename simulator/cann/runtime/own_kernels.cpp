@@ -90,14 +90,25 @@ int32_t LaunchedKernel::run() const {
                 name + ": kernel must keep the simulator's rules but got " + ascend_sim_message());
 }
 
-int32_t begin(const ascend_sim_kernel* kernel) {
+// Refuses a launch. <<<>>> returns nothing that says so to the program, so the report does.
+int32_t refuse(const std::string& name, const std::string& text) {
+    record_broken_launch(name, "launch", "the launch was refused: " + text);
+    return fail(kRtInvalid, name + ": " + text);
+}
+
+}  // namespace
+}  // namespace simulated_cann
+
+using namespace simulated_cann;
+
+int32_t ascend_sim_launch_kernel(const ascend_sim_kernel* kernel) {
     auto launched = std::make_shared<const LaunchedKernel>(*kernel);
     const ascend_sim::Family* family = ascend_sim::find_family(soc_name());
     if (!family || family->arch != launched->arch)
-        return fail(kRtInvalid, launched->name + ": the kernel must be compiled for " + soc_name() +
-                                    " but was not (ascend-sim program --soc).");
+        return refuse(launched->name, std::string("the kernel must be compiled for ") + soc_name() +
+                                          " but was not (ascend-sim program --soc).");
     if (launched->blocks < 1 || launched->blocks > kMaxBlocks)
-        return fail(kRtInvalid, launched->name, "numBlocks must be 1 to 65535", launched->blocks);
+        return refuse(launched->name, "numBlocks must be 1 to 65535 but got " + std::to_string(launched->blocks) + ".");
     auto executor = std::make_unique<aclOpExecutor>();
     executor->name = launched->name;
     executor->run = [launched](void*, uint64_t) { return launched->run(); };
@@ -109,17 +120,4 @@ int32_t begin(const ascend_sim_kernel* kernel) {
                 {"pointer", static_cast<char*>(first), {static_cast<int64_t>(bytes)}, {1}, 1, true, true});
     }
     return launch(nullptr, 0, std::move(executor), kernel->stream);
-}
-
-}  // namespace
-}  // namespace simulated_cann
-
-using namespace simulated_cann;
-
-int32_t ascend_sim_launch_kernel(const ascend_sim_kernel* kernel) {
-    const int32_t status = begin(kernel);
-    // <<<>>> has no value from which the program could see that the kernel does not run, so the report says so.
-    if (status != kSuccess)
-        record_broken_launch(kernel->name, "launch", "the launch was refused: " + recent_error_text());
-    return status;
 }

@@ -643,27 +643,32 @@ C.memset(address.value + 64, 0, 1)
     assert "byte 1 behind its end. Found when the process ended." in found["damage"][0]
 
 
-def test_a_refused_launch_of_a_program_s_kernel_is_in_the_report(operator, tmp_path):
-    """The program cannot see it, because <<<>>> has no value."""
+@pytest.mark.parametrize("streams", ["asynchronous", "immediate"])
+def test_a_refused_launch_of_a_program_s_kernel_is_in_the_report(operator, tmp_path, streams):
+    """The program cannot see it, because <<<>>> returns nothing. A kernel that has run is there once."""
     source = """
 import ctypes as C, sys
 cann, operator = C.CDLL(sys.argv[1]), C.CDLL(sys.argv[2])
 cann.aclrtSetDevice(0)
-address = C.c_void_p()
+address, host = C.c_void_p(), C.create_string_buffer(64)
 cann.aclrtMalloc(C.byref(address), C.c_size_t(64), 0)
-for blocks in (1, 0):
-    operator.launch_kernel(220, C.c_int64(blocks), (C.c_void_p * 1)(address), 1)
-cann.aclrtSynchronizeDevice()
+for blocks, pointer in ((1, address.value), (0, address.value), (1, C.addressof(host))):
+    operator.launch_kernel(220, C.c_int64(blocks), (C.c_void_p * 1)(pointer), 1)
+    cann.aclrtSynchronizeDevice()
 """
-    environment = {**os.environ, "ASCEND_SIM_REPORT_DIR": str(tmp_path), "ASCEND_SIM_SOC": "Ascend910B2"}
+    environment = {**os.environ, "ASCEND_SIM_REPORT_DIR": str(tmp_path), "ASCEND_SIM_STREAMS": streams}
     libraries = [str(folders.library("ascend_sim_cann")), operator._name]
-    subprocess.run([sys.executable, "-c", source, *libraries], env=environment, check=True)
+    subprocess.run(
+        [sys.executable, "-c", source, *libraries], env=environment, check=True, capture_output=True
+    )
     (path,) = tmp_path.iterdir()
     found = json.loads(path.read_text())
-    assert (found["launches"], found["broken_launches"]) == ({"MadeUp": 2}, 1)
-    refused = "simulated CANN: MadeUp: numBlocks must be 1 to 65535 but got 0."
-    assert found["broken"][0]["report"]["errors"] == [
-        {"rule": "launch", "text": f"the launch was refused: {refused}"}
+    assert (found["launches"], found["broken_launches"]) == ({"MadeUp": 3}, 2)
+    refused = "the launch was refused: numBlocks must be 1 to 65535 but got 0."
+    text = "SIM-BOUNDS-03 MadeUp: pointer 1 of the kernel's arguments points to no device memory."
+    assert [entry["report"]["errors"] for entry in found["broken"]] == [
+        [{"rule": "launch", "text": refused}],
+        [{"rule": "SIM-BOUNDS-03", "text": text}],
     ]
 
 
