@@ -142,7 +142,8 @@ def as_heads(call: CallTensors[Any], x: Any, sizes: RotarySizes) -> Any:
     if not is_onnx(call):
         return x if x.ndim == 4 else x[None]
     if x.ndim == 4:
-        return x.swapaxes(1, 2) if isinstance(x, np.ndarray) else x.transpose(1, 2)  # as vmap has a rule for
+        # torch.vmap has a rule for transpose and none for swapaxes.
+        return x.swapaxes(1, 2) if isinstance(x, np.ndarray) else x.transpose(1, 2)
     return x.reshape(sizes.batch, sizes.tokens, sizes.heads, sizes.head_size)
 
 

@@ -79,15 +79,14 @@ class NpuRopeModel(BackendRep):
         self._graph, self._backend = model.graph, backend
         initialisers = self._graph.initializer
         self._initialisers = {tensor.name: numpy_helper.to_array(tensor) for tensor in initialisers}
-        self._all_inputs = [value.name for value in model.graph.input]
+        self._all_inputs = {value.name: value.type for value in model.graph.input}
         self._inputs = [name for name in self._all_inputs if name not in self._initialisers]
 
     def _checked(self, name: str, value: Array) -> Array:
         """Return an input that has the type and the sizes which the graph declares."""
-        kind = next(each for each in self._graph.input if each.name == name).type
-        if not kind.HasField("tensor_type"):
+        if not self._all_inputs[name].HasField("tensor_type"):
             return value
-        declared = kind.tensor_type
+        declared = self._all_inputs[name].tensor_type
         dtype = helper.tensor_dtype_to_np_dtype(declared.elem_type)
         if value.dtype != dtype:
             raise TypeError(f"[onnx_backend] {name} must be {dtype} but got {value.dtype}.")

@@ -142,7 +142,8 @@ class _Rope:
 
 
 def _fits_int32(positions: torch.Tensor) -> bool:
-    """Return whether rope takes these positions. Those of a device are not read, which would wait for it."""
+    """Return whether rope takes these positions. Positions on a device are not read, because the host would
+    have to wait for the device."""
     if not is_plain_cpu_tensor(positions) or not positions.numel():
         return True
     values = positions.numpy()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from ascend_sim import folders
 from ascend_sim.errors import Unavailable, bad_value
-from ascend_sim.files import digest, is_own_folder, unreadable
+from ascend_sim.files import digest, is_own_folder, locked, unreadable
 from ascend_sim.launch_syntax import kernel_source
 from ascend_sim.library import DEFAULT_SOC, load
 
@@ -178,8 +177,7 @@ def compile_once(
     target = results_folder(folder)
     stem = f"{stem}-{digest(repr(list(command)).encode())}"
     dependencies = target / f"{stem}.d"
-    with (target / f"{stem}.lock").open("w") as lock:  # only one process at a time compiles a file
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(target / f"{stem}.lock"):  # only one process at a time compiles a file
         result = target / f"{stem}-{_digest_of_files(dependencies)}{suffix}"
         if not result.is_file():
             unfinished = target / f"{stem}.tmp"

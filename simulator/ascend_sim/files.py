@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -175,6 +176,14 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Let one process at a time run the block that holds the lock file ``path``."""
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def remove(path: Path) -> None:

@@ -42,7 +42,7 @@ def run_all(tokens):
 """
 RUNS = {
     "of Python": f"""
-run_all(2)  # what is loaded at the first call may need more
+run_all(2)  # loads the library: loading may need more stack
 threading.stack_size({STACK_BYTES})
 thread = threading.Thread(target=run_all, args=(2,))
 thread.start()

@@ -9,20 +9,17 @@ The headers of ``aclnnop/`` are written from the table ``cann/opapi/functions.de
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import re
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ascend_sim import folders
 from ascend_sim.compiler import results_folder
 from ascend_sim.errors import Unavailable, bad_value
-from ascend_sim.files import cause_of, digest
+from ascend_sim.files import cause_of, digest, locked
 from ascend_sim.programs.stubs import Elf, cached_folder
 
 # CANN's libraries for programs of acl and aclnn, by the names that a linker's -l takes: those that ggml and
@@ -120,21 +117,13 @@ def make(folder: Path) -> None:
         Unavailable: the library or the headers are not installed.
     """
     try:
-        with _locked(folder):
+        name = digest(os.fsencode(folder.resolve()))
+        with locked(results_folder(None) / f"toolkit-{name}.lock"):
             _make(folder)
     except OSError as error:
         raise bad_value(
             f"folder must be one that can be written but got {folder}: {cause_of(error)}."
         ) from None
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Let one process of this user at a time write to the folder."""
-    name = digest(os.fsencode(folder.resolve()))
-    with (results_folder(None) / f"toolkit-{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _make(folder: Path) -> None:

@@ -38,8 +38,8 @@ MEMORY_BYTES = 1 << 31
 MOST_ELEMENTS = 1 << 15
 MARGIN = 24  # elements before and after each tensor
 ERROR = re.compile(r"\[\w+\] (.+?) must .+ but got .*", re.DOTALL)
-# What torch says of tensors that no operator of a CPU takes, of writes that autograd refuses, and of sums
-# under autograd of tensors with more dimensions than torch sums.
+# Errors of torch: no operator of a CPU takes the tensor, autograd refuses the write, or a gradient needs a
+# sum of more dimensions than torch sums.
 TORCH_ERRORS = re.compile(
     "a leaf Variable that requires grad|Could not run 'npu_rope::"
     "|a view of a leaf Variable|Inference tensors cannot be saved for backward"
@@ -528,8 +528,8 @@ MENDED = {  # the outcome of each input of the corpus that once broke a property
 
 
 def test(content: bytes) -> str:
-    """Make a call, and judge it. Return what was called, and the argument that was refused, or the type and
-    the form of a call that succeeded, with the gradients that were compared."""
+    """Make a call, and judge it. Return its outcome: the function, then the argument that was refused, or the
+    type and the form, and which gradients were compared."""
     data = atheris.FuzzedDataProvider(content)
     name = data.PickValueInList([*OPERATORS, *FUNCTIONS])
     mode = data.PickValueInList(list(MODES))

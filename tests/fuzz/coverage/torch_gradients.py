@@ -86,16 +86,15 @@ class DifferentiableCall:
             self.is_comparable &= not tensor.requires_grad
             return tensor
         if tensor.requires_grad:
-            # Of a view of another argument, or one whose history the call replaces, gradients are others.
+            # A call changes the history of a tensor that it writes. A view has the history of another one.
             if not tensor.is_leaf and (tensor._base is not None or self._memory.is_written(tensor)):
                 self.is_comparable = False
-            source = tensor
-            return self._keep_plain(tensor, source, lambda copy: copy)
+            return self._keep_plain(tensor, tensor)
         kind = self._data.ConsumeIntInRange(0, 3)
         if kind == 1:
             leaf = tensor.detach().requires_grad_()
             self._memory.replace(tensor, leaf)
-            return self._keep_plain(leaf, leaf, lambda copy: copy)
+            return self._keep_plain(leaf, leaf)
         if kind == 2:  # a view of the result of an operation
             shape, steps = tensor.shape, tensor.stride()
             last = sum((n - 1) * step for n, step in zip(shape, steps, strict=True))
@@ -109,8 +108,12 @@ class DifferentiableCall:
         return tensor
 
     def _keep_plain(
-        self, tensor: torch.Tensor, source: torch.Tensor, view: Callable[[torch.Tensor], torch.Tensor]
+        self,
+        tensor: torch.Tensor,
+        source: torch.Tensor,
+        view: Callable[[torch.Tensor], torch.Tensor] = lambda copy: copy,
     ) -> torch.Tensor:
+        """Compute gradients for ``source``, of which the tensor is a view. Return the tensor."""
         copy = _dense(source).requires_grad_()
         self._sources.append(source)
         self._plain_sources.append(copy)
@@ -118,22 +121,23 @@ class DifferentiableCall:
         return tensor
 
     def compare(self, run: Callable[..., Any], without_out: bool, result: Any) -> str:
-        """Run the plain form, and compare its results and gradients. Return what was compared, in words.
-        Raise AssertionError if they differ."""
+        """Run the plain form, and compare its results and gradients. Return a text that names the gradients
+        which were compared. Raise AssertionError if results or gradients differ."""
         if not self._sources or not self.is_comparable:
             return ""
-        plain = self._plain
-        positional = [mapped(each, lambda tensor: plain.get(id(tensor), tensor)) for each in self.positional]
-        named = {
-            name: mapped(each, lambda tensor: plain.get(id(tensor), tensor))
-            for name, each in self.named.items()
-            if not (without_out and name == "out")
-        }
+
+        def plain(tensor: torch.Tensor) -> torch.Tensor:
+            return self._plain[id(tensor)]
+
+        positional = [mapped(each, plain) for each in self.positional]
+        named = {name: mapped(each, plain) for name, each in self.named.items()}
+        if without_out:
+            named.pop("out", None)
         plain_result = run(*positional, **named)
         results, plain_results = tensors_of(result), tensors_of(plain_result)
         if not results:  # of an operator that returns nothing
             written = [each for each in tensors_of(self.positional) if self._memory.is_written(each)]
-            results, plain_results = written, [plain[id(each)] for each in written]
+            results, plain_results = written, [plain(each) for each in written]
         _compare("result", results, plain_results)
         if self._data.ConsumeIntInRange(0, 3) == 3:
             results, plain_results = results[:1], plain_results[:1]
@@ -158,12 +162,9 @@ class DifferentiableCall:
 
     def _shares_memory(self) -> bool:
         """Return whether two tensors of the call share memory."""
-        tensors = {
-            id(each): each for value in (*self.positional, *self.named.values()) for each in tensors_of(value)
-        }
-        addresses = [
-            each.untyped_storage().data_ptr() for each in tensors.values() if each.layout == torch.strided
-        ]
+        tensors = {id(each): each for each in tensors_of([*self.positional, *self.named.values()])}
+        dense = [each for each in tensors.values() if each.layout == torch.strided]
+        addresses = [each.untyped_storage().data_ptr() for each in dense]
         return len(set(addresses)) < len(addresses)
 
     def _seed(self, root: torch.Tensor) -> torch.Tensor:
