@@ -113,6 +113,38 @@ private:
     double mean_square_plus_epsilon_ = 0;
 };
 
+// The scale of a row, widened if Job::widen_scale.
+class ForwardScale {
+public:
+    struct Memory {
+        Memory(const Job& job, PartMemory& memory)
+            : row(job, memory), floats(job.widen_scale ? memory.take<float>(job.shape.n) : nullptr) {}
+        ScaleRow::Memory row;
+        float* floats;
+    };
+
+    ForwardScale(const Job& job, const Memory& memory) : row_(job, memory.row), floats_(memory.floats) {
+        if (floats_) active_rope_kernels().widen[job.format.scale_dtype](row_.at(0), floats_, job.shape.n);
+    }
+    Scale at(int64_t offset) { return {row_.at(offset), floats_}; }
+
+private:
+    ScaleRow row_;
+    float* const floats_;
+};
+
+// Rows of a thread from which on their common scale is widened once, not with each row.
+constexpr int64_t kMinRowsOfWideScale = 4;
+
+bool widens_scale(const Job& job, int threads) {
+    const RmsNormShape& s = job.shape;
+    const RowFormat& format = job.format;
+    const auto& shared = s.scale_is_shared;
+    return std::find(shared, shared + kMaxOuterDims, false) == shared + kMaxOuterDims &&
+           format.x_dtype == NPU_ROPE_FLOAT16 && format.scale_dtype == NPU_ROPE_FLOAT16 && computes_in_floats(format) &&
+           format.kernels.normalize_f16_by_floats && s.rows >= kMinRowsOfWideScale * threads;
+}
+
 // Distance of a prefetch from the start of the first row that has not been read yet. The prefetch assumes that rows are
 // contiguous. Measurements show that reads and arithmetic do not overlap without prefetches.
 constexpr int64_t kPrefetchBytes = int64_t{6} << 10;
@@ -123,13 +155,13 @@ constexpr int64_t kMaxEarlyRowBytes = int64_t{8} << 10;
 struct RowsMemory {
     RowsMemory(const Job& job, PartMemory& memory)
         : scale(job, memory), rows{RowToNormalize::Memory(job, memory), RowToNormalize::Memory(job, memory)} {}
-    ScaleRow::Memory scale;
+    ForwardScale::Memory scale;
     RowToNormalize::Memory rows[2];
 };
 
 void normalize_rows(int64_t begin, int64_t end, const Job& job, const RowsMemory& memory) {
     const RowNormalizer normalizer(job.format);
-    ScaleRow scales(job, memory.scale);
+    ForwardScale scales(job, memory.scale);
     RowToNormalize rows[] = {RowToNormalize(job, memory.rows[0]), RowToNormalize(job, memory.rows[1])};
     RowToNormalize *current = &rows[0], *next = &rows[1];
     RowOffsets offsets(job.shape, begin), next_offsets(job.shape, begin);
@@ -160,7 +192,7 @@ void normalize_rows(int64_t begin, int64_t end, const Job& job, const RowsMemory
 // vectors, because the root and the division of one row take longer than its sum. The results have the same bits.
 constexpr int64_t kMaxBlockedRowBytes = 2048;
 
-void normalize_blocks(int64_t begin, int64_t end, const Job& job, const ScaleRow::Memory& memory) {
+void normalize_blocks(int64_t begin, int64_t end, const Job& job, const ForwardScale::Memory& memory) {
     const RowFormat& format = job.format;
     const RowNormalizer normalizer(format);
     const RmsNormRopeKernels& roots = active_rms_norm_rope_kernels();
@@ -168,7 +200,7 @@ void normalize_blocks(int64_t begin, int64_t end, const Job& job, const ScaleRow
     const double n = static_cast<double>(format.n);
     const int64_t row_bytes = format.n * format.x_bytes;
     const int64_t rows_per_block = normalized_heads::heads_per_block(row_bytes);
-    ScaleRow scales(job, memory);
+    ForwardScale scales(job, memory);
     RowOffsets offsets(job.shape, begin);
     for (int64_t first = begin; first < end; first += rows_per_block) {
         const int64_t count = std::min(rows_per_block, end - first);
@@ -181,7 +213,7 @@ void normalize_blocks(int64_t begin, int64_t end, const Job& job, const ScaleRow
         for (int64_t r = 0; r < count; ++r, row_offsets.advance()) {
             const char* x = job.x + row_offsets.x * format.x_bytes;
             const char* ahead = x + rows_per_block * row_bytes;
-            const char* scale = scales.at(row_offsets.scale);
+            const Scale scale = scales.at(row_offsets.scale);
             char* y = job.out + row_offsets.out * format.y_bytes();
             if (all_fit)
                 normalizer.write_by_inverse(x, inverses[r], scale, y, job.storing, {ahead, ahead});
@@ -227,10 +259,11 @@ void run_forward(Job& job) {
     // For float32, measurements show that storing both results past the caches is slower than storing one.
     job.stream_sum = job.residual && job.format.x_bytes == 2 && s.n * job.format.x_bytes <= kMaxCachedSumBytes &&
                      store_mode_of(job, threads, job.sum, s.sum_stride, job.format.x_bytes) == StoreMode::kStreamed;
+    job.widen_scale = widens_scale(job, threads);
     const bool in_blocks =
         !job.residual && computes_in_floats(job.format) && s.n * job.format.x_bytes <= kMaxBlockedRowBytes;
     if (in_blocks)
-        run_parts<ScaleRow::Memory, normalize_blocks>(s.rows, threads, job);
+        run_parts<ForwardScale::Memory, normalize_blocks>(s.rows, threads, job);
     else
         run_parts<RowsMemory, normalize_rows>(s.rows, threads, job);
 }

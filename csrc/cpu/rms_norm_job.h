@@ -20,7 +20,8 @@ struct Job {
     StoreMode storing;               // of out
     const char* residual = nullptr;  // residual and sum: of add_rms_norm only
     char* sum = nullptr;
-    bool stream_sum = false;  // store sum past the caches
+    bool stream_sum = false;   // store sum past the caches
+    bool widen_scale = false;  // read a common scale of float16 as floats
 };
 
 // Calls f(j, offset) for each element j of a row. offset is the element's offset with these strides of the dimensions

@@ -113,6 +113,13 @@ void add_doubles(const AddJob& job) {
 
 // ---- sums --------------------------------------------------------------------------------------------
 
+// Returns a^2 + b^2 with one rounding for each square and one for the sum. A float16 square is exact.
+template <typename Element>
+inline FloatVec add_squares(FloatVec a, FloatVec b) {
+    if constexpr (std::is_same<Element, F16>::value) return mul_add(a, a, b * b);
+    return a * a + b * b;
+}
+
 template <typename Element>
 int64_t sum_groups(const typename Element::T* p, int64_t count, GroupSums* sums) {
     int64_t i = 0;
@@ -123,7 +130,7 @@ int64_t sum_groups(const typename Element::T* p, int64_t count, GroupSums* sums)
             for (int k = 0; k < 4; ++k) {
                 FloatVec first = Element::load_vector(from + k * kLanes);
                 FloatVec second = Element::load_vector(from + (k + 4) * kLanes);
-                accumulators[k] = first * first + second * second;
+                accumulators[k] = add_squares<Element>(first, second);
             }
             sums->add(part, accumulators);
         }
@@ -200,12 +207,13 @@ double dot(const double* a, const double* b, int64_t count) {
 // round_bf16() needs NaNs with a zero lower half. The elements of the row are finite, so a NaN comes from the scale or
 // is the machine's default NaN, which has one. So has a NaN of a bfloat16 scale.
 
-// The product of rms_norm: Normalized rounded to x's type, times scale. y has scale's type.
-template <typename XElement, typename ScaleElement>
+// The product of rms_norm: Normalized rounded to x's type, times scale. y has scale's type, or another that the scale
+// was widened from.
+template <typename XElement, typename ScaleElement, typename YElement = ScaleElement>
 struct RoundedFirst {
     using X = XElement;
     using Scale = ScaleElement;
-    using Y = ScaleElement;
+    using Y = YElement;
     explicit RoundedFirst(const NormalizeJob&) {}
     FloatVec product(FloatVec normalized, FloatVec scale) const { return rounded<X>(normalized) * scale; }
 };
@@ -379,6 +387,11 @@ const RmsNormKernels& NPU_ROPE_OF_ISA(rms_norm_kernels, NPU_ROPE_ISA)() {
         {sum_squares<F32>, sum_squares<F16>, sum_squares<Bf16>},
         NPU_ROPE_BY_TYPES(RoundedFirst),
         NPU_ROPE_BY_TYPES(RoundedLast),
+#if defined(__AVX512FP16__)
+        nullptr,
+#else
+        normalize<RoundedFirst<F16, F32, F16>>,
+#endif
         {add<F32>, add<F16>, add<Bf16>, add_doubles},
         {widen<F32>, widen<F16>, widen<Bf16>, widen<F64>},
         {narrow<F32>, narrow<F16>, narrow<Bf16>, narrow<F64>},

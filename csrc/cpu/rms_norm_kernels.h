@@ -70,6 +70,9 @@ struct RmsNormKernels {
     // By x's type, then scale's.
     void (*normalize[3][3])(const NormalizeJob&);               // y = (x * inverse, rounded to x's type) * scale
     void (*normalize_rounded_last[3][3])(const NormalizeJob&);  // y = x * inverse * (scale + scale_offset), of x's type
+    // normalize[F16][F16] with the same bits, from a scale that was widened to float32. nullptr: it would not be
+    // faster.
+    void (*normalize_f16_by_floats)(const NormalizeJob&);
     void (*add[4])(const AddJob&);
     // widen converts elements to doubles; narrow rounds doubles once to the type.
     void (*widen[4])(const void* from, double* to, int64_t count);

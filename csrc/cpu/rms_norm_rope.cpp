@@ -70,10 +70,10 @@ void normalize_then_rotate_blocks(const Job& job, rope_table::ComputedTokenTable
             prefetch_head(head + kHeadsPerBlock * step, D * job.item_bytes);
             const RowNormalizer::Prefetch none{x, x};  // without effect: x is in the caches
             if (all_fit)
-                source.normalizer.write_by_inverse(head, inverses[h], source.scale[side], y, StoreMode::kPlain, none);
+                source.normalizer.write_by_inverse(head, inverses[h], {source.scale[side]}, y, StoreMode::kPlain, none);
             else
                 source.normalizer.write(head, in_floats ? sums[h] / static_cast<double>(D) + format.epsilon : 0,
-                                        source.scale[side], y, StoreMode::kPlain, none);
+                                        {source.scale[side]}, y, StoreMode::kPlain, none);
         }
         const Heads normalized{block, heads.y + first * heads.y_stride * job.item_bytes, count, D, heads.y_stride};
         rotation::rotate_heads(job.kernels, job.call, job.call.dtype, table, normalized, /*in_place=*/false, stream);

@@ -219,6 +219,12 @@ inline bool fits_floats(double mean_square_plus_epsilon) {
     return mean_square_plus_epsilon >= kMinMeanSquare && mean_square_plus_epsilon <= kMaxMeanSquare;
 }
 
+// The scale of a row: its elements, and NULL or the same elements of float16 as floats.
+struct Scale {
+    const char* elements;
+    const float* floats = nullptr;
+};
+
 // Normalizes rows. A caller with several rows computes all mean squares first, so that no sum waits for a square root.
 class RowNormalizer {
 public:
@@ -236,21 +242,30 @@ public:
         const void *x, *residual;
     };
 
-    void write(const char* x, double mean_square_plus_epsilon, const char* scale, char* y, StoreMode storing,
+    void write(const char* x, double mean_square_plus_epsilon, const Scale& scale, char* y, StoreMode storing,
                const Prefetch& prefetch) const {
-        if (!fits_floats(mean_square_plus_epsilon)) return double_row_.write(x, double_row_.factors_of(x), scale, y);
+        if (!fits_floats(mean_square_plus_epsilon))
+            return double_row_.write(x, double_row_.factors_of(x), scale.elements, y);
         write_by_inverse(x, static_cast<float>(1 / std::sqrt(mean_square_plus_epsilon)), scale, y, storing, prefetch);
     }
 
     // Does the same for a row that fits_floats(), from its inverse root mean square.
-    void write_by_inverse(const char* x, float inverse, const char* scale, char* y, StoreMode storing,
+    void write_by_inverse(const char* x, float inverse, const Scale& scale, char* y, StoreMode storing,
                           const Prefetch& prefetch) const {
-        const auto& kernels = format_.rounds_last ? format_.kernels.normalize_rounded_last : format_.kernels.normalize;
-        kernels[format_.x_dtype][format_.scale_dtype](
-            {x, scale, y, format_.n, inverse, format_.scale_offset, storing, {prefetch.x, prefetch.residual}});
+        const void* factors = scale.floats ? static_cast<const void*>(scale.floats) : scale.elements;
+        kernel(scale.floats != nullptr)(
+            {x, factors, y, format_.n, inverse, format_.scale_offset, storing, {prefetch.x, prefetch.residual}});
     }
 
 private:
+    using Kernel = void (*)(const NormalizeJob&);
+    Kernel kernel(bool by_floats) const {
+        const RmsNormKernels& kernels = format_.kernels;
+        if (by_floats && !format_.rounds_last) return kernels.normalize_f16_by_floats;
+        const auto& by_types = format_.rounds_last ? kernels.normalize_rounded_last : kernels.normalize;
+        return by_types[format_.x_dtype][by_floats ? NPU_ROPE_FLOAT32 : format_.scale_dtype];
+    }
+
     const RowFormat& format_;
     const DoubleRow double_row_;
     const bool computes_in_floats_;

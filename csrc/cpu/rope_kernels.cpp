@@ -164,9 +164,11 @@ struct Bf16HalfApartRotator {
         Uint32Vec a = load<Uint32Vec>(x + i), b = load<Uint32Vec>(x + pairs + i);
         FloatVec a_even = as_float(a << 16), a_odd = as_float(a & 0xffff0000u), b_even = as_float(b << 16),
                  b_odd = as_float(b & 0xffff0000u);
-        put<kStream>(y + i, pack_bf16(a_even * cos_even - b_even * sin_even, a_odd * cos_odd - b_odd * sin_odd));
-        put<kStream>(y + pairs + i,
-                     pack_bf16(a_even * sin_even + b_even * cos_even, a_odd * sin_odd + b_odd * cos_odd));
+        Uint32Vec first, second;
+        pack_bf16_twice(a_even * cos_even - b_even * sin_even, a_odd * cos_odd - b_odd * sin_odd,
+                        a_even * sin_even + b_even * cos_even, a_odd * sin_odd + b_odd * cos_odd, &first, &second);
+        put<kStream>(y + i, first);
+        put<kStream>(y + pairs + i, second);
     }
 };
 
