@@ -313,9 +313,39 @@ inline Uint32Vec round_bf16(FloatVec v) {
     return bits + ((bits >> 16) & 1) + 0x7fff;
 }
 
-// Rounds two vectors and packs them into 32-bit words: `even` into the lower halves, `odd` into the upper halves.
+#if NPU_ROPE_VECTOR_FLOATS >= 8
+typedef uint16_t Halves __attribute__((vector_size(4 * W)));  // of 32-bit words
+
+// Returns words with the lower halves of `low` and the upper halves of `high`.
+inline Halves join_halves(Uint32Vec low, Uint32Vec high) {
+#if NPU_ROPE_VECTOR_FLOATS == 16
+    return (Halves)_mm512_mask_blend_epi16(0xaaaaaaaa, (__m512i)low, (__m512i)high);
+#else
+    return (Halves)_mm256_blend_epi16((__m256i)low, (__m256i)high, 0xaa);
+#endif
+}
+
+// Returns (a + b + 1) / 2, without overflow.
+inline Halves average(Halves a, Halves b) {
+#if NPU_ROPE_VECTOR_FLOATS == 16
+    return (Halves)_mm512_avg_epu16((__m512i)a, (__m512i)b);
+#else
+    return (Halves)_mm256_avg_epu16((__m256i)a, (__m256i)b);
+#endif
+}
+#endif
+
+// Rounds two vectors as round_bf16() does, and packs them into 32-bit words: `even` into the lower halves, `odd` into
+// the upper halves.
 inline Uint32Vec pack_bf16_portable(FloatVec even, FloatVec odd) {
+#if NPU_ROPE_VECTOR_FLOATS >= 8
+    // All halves are rounded at once. The carry of lower + (upper & 1) + 0x7fff is bit 15 of an average.
+    const Halves upper = join_halves(as_bits(even) >> 16, as_bits(odd));
+    const Halves lower = join_halves(as_bits(even), as_bits(odd) << 16);
+    return (Uint32Vec)(upper + (average(lower, (upper & 1) | 0x7ffe) >> 15));
+#else
     return (round_bf16(even) >> 16) | (round_bf16(odd) & 0xffff0000u);
+#endif
 }
 
 #if NPU_ROPE_VECTOR_FLOATS == 16 && defined(__AVX512BF16__)
