@@ -1,4 +1,5 @@
-"""Requests to end a command: SIGTERM, which timeout(1) and schedulers send, is treated like Ctrl+C."""
+"""Requests to end a command are treated like Ctrl+C: SIGTERM, as timeout(1) and schedulers send it, and
+SIGHUP, as a terminal sends it when it is closed."""
 
 from __future__ import annotations
 
@@ -10,19 +11,27 @@ from types import FrameType
 
 @contextmanager
 def termination_as_interrupt() -> Iterator[None]:
-    """Raise KeyboardInterrupt at the first SIGTERM, and ignore further ones: ``timeout`` sends one to each
-    process of the group, and ``npu-rope sim`` sends its own on to the command.
+    """Raise KeyboardInterrupt at the first SIGTERM or SIGHUP, and ignore further ones: ``timeout`` sends one
+    to each process of the group, and ``npu-rope sim`` sends its own on to the command.
 
-    The previous handler is restored, unless a SIGTERM came: then the command ends.
+    A signal that the process ignores, as SIGHUP under nohup(1), stays ignored. The previous handlers are
+    restored, unless a signal came: then the command ends.
     """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for each in previous:
+            signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    previous = signal.signal(signal.SIGTERM, interrupt)
+    requests = (signal.SIGTERM, signal.SIGHUP)
+    previous = {
+        each: signal.getsignal(each) for each in requests if signal.getsignal(each) is not signal.SIG_IGN
+    }
+    for each in previous:
+        signal.signal(each, interrupt)
     try:
         yield
     finally:
-        if signal.getsignal(signal.SIGTERM) is interrupt:
-            signal.signal(signal.SIGTERM, previous)
+        for each, handler in previous.items():
+            if signal.getsignal(each) is interrupt:
+                signal.signal(each, handler)

@@ -64,6 +64,8 @@ def unwritable(path: Path) -> str | None:
     if os.path.isdir(path) or not os.path.isdir(path.parent):
         return f"must be a file in an existing folder but got {path}."
     try:
+        with suppress(FileNotFoundError):
+            path.stat()  # an endless chain of links is refused, as a shell refuses it
         if _is_special(path):
             return None if os.access(path, os.W_OK) else f"must be a file one may write but got {path}."
         if path.exists() and not os.access(path, os.W_OK):
@@ -158,7 +160,8 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Open a temporary file, which replaces ``path`` when complete; an exception removes it.
 
     Its name is new and random, so that in a folder that others may write, a link of theirs with this name is
-    never followed. Devices and pipes are written directly.
+    never followed. It gets the permissions of the file that it replaces. Devices and pipes are written
+    directly.
     """
     text_mode = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
     if _is_special(path):
@@ -170,6 +173,8 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     stream = temporary.open(mode.replace("w", "x"), **text_mode)  # type: ignore[call-overload]
     try:
         with stream:
+            if target.exists():
+                os.fchmod(stream.fileno(), stat.S_IMODE(target.stat().st_mode))
             yield stream
         os.replace(temporary, target)
     except BaseException:
@@ -208,4 +213,5 @@ def _is_special(path: Path) -> bool:
 
 def _temporary_name(path: Path) -> Path:
     target = Path(os.path.realpath(path))
-    return target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    begin = os.fsdecode(os.fsencode(target.name)[:200])  # a name has at most 255 bytes
+    return target.with_name(f".{begin}.{secrets.token_hex(4)}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -160,6 +162,79 @@ def test_results_are_written_and_the_report_is_json():
     assert files() == ["x.npy", "y.npy", "z.npy"]
 
 
+IDENTITY = """
+#include "kernel_operator.h"
+using namespace AscendC;
+extern "C" __global__ __aicore__ void same(GM_ADDR x, GM_ADDR y, GM_ADDR workspace, GM_ADDR tiling) {
+    TPipe pipe;
+    TBuf<> buffer;
+    pipe.InitBuffer(buffer, 512);
+    LocalTensor<TYPE> t = buffer.Get<TYPE>();
+    GlobalTensor<TYPE> in, out;
+    in.SetGlobalBuffer((__gm__ TYPE*)x, 64);
+    out.SetGlobalBuffer((__gm__ TYPE*)y, 64);
+    DataCopy(t, in, 64);
+    PipeBarrier<PIPE_ALL>();
+    DataCopy(out, t, 64);
+}
+"""
+
+
+def test_a_full_disk_during_a_compilation_is_named(tmp_path):
+    script = tmp_path / "full.sh"
+    script.write_text("#!/bin/sh\necho 'cc1plus: fatal error: x.s: No space left on device' >&2\nexit 1\n")
+    script.chmod(0o755)
+    command = [sys.executable, "-m", "ascend_sim", "kernel", ADD, "add_custom", *VECTORS, *TILING]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "CXX": str(script)}, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "[ascend-sim] output must fit on the disk but got: No space left on device.\n"
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64"])
+@pytest.mark.parametrize("difference", [0, 1])
+def test_integers_of_64_bits_are_compared_exactly(dtype, difference, monkeypatch):
+    monkeypatch.syspath_prepend(".")
+    Path("same.cpp").write_text(IDENTITY)
+    Path("exact.py").write_text(f"def {dtype}_{difference}(x): return x + x.dtype.type({difference})\n")
+    np.save("x.npy", np.full(64, np.iinfo(dtype).max - 1, dtype))
+    sys.modules.pop("exact", None)
+    done = ascend_sim_command(
+        "kernel", "same.cpp", "same", "in:x.npy", f"out:{dtype}[64]", "-D", f"TYPE={dtype}_t", "--reference",
+        f"exact:{dtype}_{difference}",
+    )  # fmt: skip
+    assert done.exit_code == difference, done.stderr
+    assert not difference or "must be at most 0 but got 1." in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("import sys\nsys.exit(0)", "must be MODULE:FUNCTION but bad_reference exits with 0."),
+        ("def f(x, y): raise SystemExit", "must return its results but exits with None."),
+        ("def f(x, y): return int('a')", "must return its results but raises ValueError: invalid literal "),
+        ("def f(x): return x", "must return its results but raises TypeError: f() takes 1 positional"),
+        ("def f(x, y): return x + 1j", "must return real numbers but got complex64."),
+        ("def f(x, y): return [['a'] * 1003]", "must return real numbers but got <U1."),
+    ],
+)
+def test_a_reference_that_returns_no_numbers_is_refused(code, message, monkeypatch):
+    monkeypatch.syspath_prepend(".")
+    Path("bad_reference.py").write_text(code)
+    sys.modules.pop("bad_reference", None)
+    done = add(*VECTORS, *TILING, "--reference", "bad_reference:f")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"[sim] reference {message}")
+
+
+def test_a_result_is_written_to_a_pipe():
+    command = [sys.executable, "-m", "ascend_sim", "kernel", ADD, "add_custom", *VECTORS[:2]]
+    command += ["out:float32[1003]=/dev/stdout", *TILING, "--json"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    np.testing.assert_array_equal(np.load(io.BytesIO(done.stdout)).shape, (1003,))
+
+
 def test_a_result_unlike_the_reference_gives_exit_status_1():
     done = add(*VECTORS, *TILING, "--reference", "numpy:subtract")
     assert done.exit_code == 1
@@ -269,6 +344,13 @@ REFUSED = {
     "tiling field": (["--tiling", "int9_t=1"], "[sim] tiling must have fields of int8_t, "),
     "tiling number": (["--tiling", "uint8_t=256"], "[sim] tiling must have a uint8_t but got uint8_t=256."),
     "reference": (["--reference", "nosuch:f"], "[sim] reference must be MODULE:FUNCTION but got nosuch:f: "),
+    "no reference": ([*VECTORS, "--within", "3"], "[sim] within must have a reference but got only 3."),
+    "sum": ([*VECTORS, "--sum", "z"], "[sim] definition must be given for names of tensors but got only z."),
+    "aclnn": (
+        [*VECTORS, "--generated-aclnn"],
+        "[sim] definition must be given for generated_aclnn but got none.",
+    ),
+    "no file": (["out:float32[8]="], "[sim] argument must name a file after = but got out:float32[8]=."),
     "lenient": (
         [*VECTORS, "--lenient", "SIM-NO-01"],
         "[sim] lenient must name rules or be all but got SIM-NO-01.",
@@ -642,5 +724,5 @@ def test_doctor_lists_the_installed_pieces():
 def test_doctor_without_a_compiler_gives_exit_status_1_and_prints_how_to_get_one():
     done = ascend_sim_command("doctor", PATH="/nonexistent", CXX="")
     assert (done.exit_code, done.stderr) == (1, "")
-    assert "compiler        missing: none was found as $CXX, g++, clang++ or c++" in done.stdout
+    assert "compiler        missing: none was found as g++, clang++ or c++" in done.stdout
     assert "Install one (apt install g++)" in done.stdout

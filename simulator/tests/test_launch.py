@@ -127,6 +127,27 @@ def test_a_kernel_that_aborts_ends_the_process_by_its_signal(kernel_folder):
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGABRT, "launched\n", "")
 
 
+@pytest.mark.parametrize(
+    ("kernel", "number", "core"),
+    [
+        ("division_by_zero_of_the_last_core", signal.SIGFPE, 2),
+        ("endless_recursion", signal.SIGSEGV, None),
+        ("address_outside_all_memory", signal.SIGSEGV, None),
+    ],
+)
+@pytest.mark.parametrize("handler", ["", "import faulthandler; faulthandler.enable()\n"])
+def test_a_kernel_that_faults_ends_the_process_after_a_message(kernel, number, core, handler, kernel_folder):
+    library = ascend_sim.build(mini_kernels.source("ends"), flags=["-O0"], folder=kernel_folder)
+    command = [sys.executable, "-c", handler + ENDS, str(library), kernel]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (-number, "launched\n")
+    at = r"\d" if core is None else core
+    text = f"the kernel {kernel} faults ({signal.strsignal(number)}): the process ends."
+    lines = done.stderr.splitlines()
+    assert re.fullmatch(rf"\[sim\] SIM-END-01 kernel:0, core {at}, kernel: {re.escape(text)}", lines[0])
+    assert ("Fatal Python error" in done.stderr) == bool(handler)
+
+
 def test_sigterm_ends_a_loop_without_instructions(kernel_folder):
     """Python handles Ctrl+C when the launch returns, so a signal without a handler must end it."""
     library = ascend_sim.build(mini_kernels.source("ends"), flags=["-O0"], folder=kernel_folder)

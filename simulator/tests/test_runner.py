@@ -6,6 +6,7 @@ import os
 import re
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import ascend_sim
 import mini_kernels
@@ -68,6 +69,100 @@ def test_the_same_text_is_compiled_once(project):
     library = build(project)
     written = library.stat().st_mtime_ns
     assert (build(project), library.stat().st_mtime_ns) == (library, written)
+
+
+def compiler_that_runs(project, commands, monkeypatch):
+    """Let a script compile kernels. It runs the compiler, then these commands of a shell."""
+    script = project / "compile.sh"
+    script.write_text(f'#!/bin/sh\n{compiler.compiler()} "$@" || exit\ncd {project}\n{commands}\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+
+
+@pytest.mark.parametrize("name", ["factor.h", "scale.cpp"])
+def test_a_file_that_is_saved_during_the_compilation_is_compiled_again(project, name, monkeypatch):
+    text = (project / name).read_text()
+    (project / "saved").write_text(text.replace("FACTOR 2", "FACTOR 7").replace("FACTOR)", "7)"))
+    compiler_that_runs(project, f"test -e done || {{ touch done; cp saved {name}; }}", monkeypatch)
+    library = build(project)
+    assert factor_of(library) == 7
+    assert (project / "done").exists()
+    assert build(project) == library
+
+
+def test_files_that_never_stay_the_same_are_no_kernel(project, monkeypatch):
+    compiler_that_runs(project, "echo x >>runs; echo '//' >>factor.h", monkeypatch)
+    with pytest.raises(ascend_sim.CompileFailed, match=r"its files changed during 5 compilations"):
+        build(project)
+    assert (project / "runs").read_text() == "x\n" * 5
+    assert not list((project / "out").glob("*.so"))
+
+
+@pytest.mark.parametrize("form", ["another folder", "has_include"])
+def test_a_header_that_appears_gives_another_library(project, form):
+    folders = [project / "first", project / "second"]
+    for folder in folders:
+        folder.mkdir()
+    (project / "factor.h").unlink()
+    if form == "has_include":
+        text = '#if __has_include("more.h")\n#include "more.h"\n#endif\n' + FACTOR_2
+        (folders[1] / "factor.h").write_text(text)
+    else:
+        (folders[1] / "factor.h").write_text(FACTOR_2)
+    before = build(project, include=folders)
+    assert factor_of(before) == 2
+    (folders[0] / ("more.h" if form == "has_include" else "factor.h")).write_text("#define FACTOR 3\n")
+    after = build(project, include=folders)
+    assert factor_of(after) == 3
+    assert build(project, include=folders) == after
+    assert factor_of(before) == 2
+
+
+@pytest.mark.parametrize("suffix", [".so", ".d"])
+@pytest.mark.parametrize("left", [0, 3000])
+def test_a_damaged_result_is_compiled_again(project, suffix, left):
+    library = build(project)
+    (damaged,) = (project / "out").glob(f"*{suffix}")
+    damaged.write_bytes(damaged.read_bytes()[:left])
+    assert factor_of(build(project)) == 2
+    assert build(project) == library
+    assert {path.suffix for path in (project / "out").iterdir()} == {".so", ".d", ".lock"}
+
+
+def test_a_full_disk_during_a_compilation_leaves_nothing(project, monkeypatch):
+    script = project / "full.sh"
+    script.write_text("#!/bin/sh\necho 'cc1plus: fatal error: x.s: No space left on device' >&2\nexit 1\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    with pytest.raises(OSError, match="No space left on device"):
+        build(project)
+    assert {path.suffix for path in (project / "out").iterdir()} == {".lock"}
+
+
+@pytest.mark.parametrize("count", [8000, 8200])
+def test_a_frame_above_the_stack_of_a_core_does_not_compile(project, count):
+    array = f"volatile float more[{count}]; more[0] = FACTOR;"
+    (project / "scale.cpp").write_text(KERNEL.replace("TPipe pipe;", f"{array} TPipe pipe;"))
+    too_large = pytest.raises(ascend_sim.CompileFailed, match="is larger than 32768 bytes")
+    with nullcontext() if count == 8000 else too_large:
+        ascend_sim.build(project / "scale.cpp", folder=project / "out")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (" ", r"C\+\+ compiler must be available but CXX names no program: ' '"),
+        ("nosuch-compiler -O2", "CXX names no program: 'nosuch-compiler -O2'"),
+        ("/etc", "CXX names no program: '/etc'"),
+        ("true", r"true wrote no file: is it a C\+\+ compiler\?"),
+        ("false", "false ended with status 1 and no message"),
+    ],
+)
+def test_a_cxx_that_is_no_compiler_is_refused(project, name, message, monkeypatch):
+    monkeypatch.setenv("CXX", name)
+    with pytest.raises((ascend_sim.Unavailable, ascend_sim.CompileFailed), match=message):
+        build(project)
+    assert not [path for path in (project / "out").rglob("*") if path.suffix != ".lock"]
 
 
 @pytest.mark.long

@@ -54,6 +54,31 @@ def test_a_link_stays_a_link(tmp_path):
     assert (tmp_path / "file").read_text() == "text"
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o664])
+def test_a_file_that_is_replaced_keeps_its_permissions(mode, tmp_path):
+    path = tmp_path / "x.json"
+    path.touch()
+    path.chmod(mode)
+    with replacing(path) as stream:
+        stream.write("text")
+        assert [stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()] == [mode, mode]
+    assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("text", mode)
+
+
+def test_a_name_may_have_as_many_bytes_as_the_file_system_allows(tmp_path):
+    path = tmp_path / ("é" * 127)
+    assert unwritable(path) is None
+    with replacing(path) as stream:
+        stream.write("text")
+    assert path.read_text() == "text"
+
+
+def test_links_without_an_end_are_refused(tmp_path):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    assert unwritable(tmp_path / "a").endswith("/a: Too many levels of symbolic links.")
+
+
 def test_a_named_pipe_is_written_not_replaced(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)

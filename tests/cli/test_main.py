@@ -127,12 +127,15 @@ def test_a_command_without_enough_memory_gives_exit_status_2(tmp_path):
 
 
 def restore_interrupts():
-    """Restore the default handler: a shell's background processes and their children ignore interrupts."""
+    """Restore the default handlers: a shell's background processes and their children ignore interrupts."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl+C", "SIGTERM"])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=["Ctrl+C", "SIGTERM", "SIGHUP"]
+)
 def test_an_interrupt_exits_130_after_the_results_so_far(number):
     command = [*COMMAND, "validate", "--verbose", "--no-ggml", "--backend", "cpu"]
     with subprocess.Popen(

@@ -152,8 +152,8 @@ def test_rows_are_read_and_written_within_their_memory(isa, dtype, force_isa):
 @pytest.mark.parametrize("isa", SUPPORTED)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_a_rows_result_does_not_depend_on_its_neighbours(isa, dtype, force_isa):
-    """Short rows are normalized in blocks, long ones by themselves. Some rows do not fit float32's sums. Many rows
-    read a float16 scale as float32, one row does not."""
+    """Short rows are normalized in blocks, long ones by themselves. Some rows do not fit float32's sums. Many
+    rows read a float16 scale as float32, one row does not."""
     force_isa(isa)
     rng = np.random.default_rng(0)
     for n in (1, 33, 128, 500, 1024, 1030):

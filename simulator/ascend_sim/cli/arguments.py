@@ -35,6 +35,16 @@ _NEGATIVE_SIZES = re.compile(r"\w+\[[-0-9, ]*-[-0-9, ]*\]")
 
 
 @dataclass
+class _Pipe:
+    """A stream as NumPy writes a pipe: through ``write`` only, without a position."""
+
+    stream: Any
+
+    def write(self, data: Any) -> int:
+        return int(self.stream.write(data))
+
+
+@dataclass
 class KernelArgument:
     """One argument of the kernel, and the file for its result."""
 
@@ -46,7 +56,7 @@ class KernelArgument:
         """Write the result, if a file was named."""
         if self.file is not None and isinstance(self.argument, ArrayArgument):
             with replacing(self.file, "wb") as stream:
-                np.save(stream, self.argument.array)
+                np.save(_Pipe(stream), self.argument.array)
 
 
 def arguments_of(texts: Sequence[str], seed: int) -> list[KernelArgument]:
@@ -82,6 +92,8 @@ def _parse_argument(text: str, random: np.random.Generator) -> KernelArgument:
     target = Path(file) if equals else None
     if role == "in" and target is not None:
         raise bad_value(f"argument with the role in must not name a result file but got {text}.")
+    if equals and not file:
+        raise bad_value(f"argument must name a file after = but got {text}.")
     if target is not None and (fault := unwritable(target)):
         raise bad_value(f"argument {fault}")
     return KernelArgument(text, ROLES[role](array, text), target)

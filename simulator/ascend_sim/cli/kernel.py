@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -162,7 +163,8 @@ def kernel(
 
     Exit status: 0 success; 1 the kernel does not compile, broke a rule, or
     differs from the reference, or the tiling refuses the call; 2 bad usage, or a
-    missing piece.
+    missing piece. A kernel that faults, for example by a division by zero, ends
+    the command by a signal, after a message.
 
     Examples:
 
@@ -189,7 +191,8 @@ def kernel(
     try:
         reference_function = _reference_of(reference)
         tiling_values = Tiling(b"", tiling_key, block_dim, workspace)
-        with tempfile.TemporaryDirectory() as folder:
+        # A signal that ends a kernel's endless loop would leave the folder.
+        with nullcontext("") if trace is None else tempfile.TemporaryDirectory() as folder:
             unfinished_trace = Path(folder) / "trace.json"
             options = Options(
                 soc=soc,
@@ -200,6 +203,8 @@ def kernel(
                 trace_cores=cores,
                 figures=figures_of(figure or ()),
             )
+            if within > 0 and reference_function is None:
+                raise bad_value(f"within must have a reference but got only {within:g}.")
             if definition is not None:
                 replaced = [*([entry] if ":" in entry else ()), *(arguments or ()), *(define or ())]
                 if replaced:
@@ -213,9 +218,11 @@ def kernel(
                 call = CallTexts(input_ or (), output or (), attr or (), sum_ or (), seed)
                 outcome = run_operator(files, call, tiling_values, options, reference_function)
             else:
-                operator_texts = (*(input_ or ()), *(output or ()), *(attr or ()), operator)
+                operator_texts = (*(input_ or ()), *(output or ()), *(attr or ()), *(sum_ or ()), operator)
                 if name := next(filter(None, operator_texts), ""):
                     raise bad_value(f"definition must be given for names of tensors but got only {name}.")
+                if generated_aclnn:
+                    raise bad_value("definition must be given for generated_aclnn but got none.")
                 if not entry:
                     raise bad_value("entry must name the __global__ function but got nothing.")
                 compiled = compile(
@@ -316,4 +323,16 @@ def _reference_of(text: str) -> Callable[..., Any] | None:
         found: Callable[..., Any] = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise bad_value(f"reference must be MODULE:FUNCTION but got {text}: {error}.") from None
-    return found
+    except SystemExit as ended:
+        raise bad_value(f"reference must be MODULE:FUNCTION but {module} exits with {ended.code}.") from None
+
+    def checked(*arguments: Any, **named: Any) -> Any:
+        try:
+            return found(*arguments, **named)
+        except SystemExit as ended:
+            raise bad_value(f"reference must return its results but exits with {ended.code}.") from None
+        except (TypeError, ValueError) as error:
+            cause = f"{type(error).__name__}: {error}"
+            raise bad_value(f"reference must return its results but raises {cause}") from error
+
+    return checked

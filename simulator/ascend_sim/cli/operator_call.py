@@ -71,6 +71,14 @@ def run_operator(
             raise bad_value(f"include must be a folder but got {root}.")
     tilings = [text for text in files.tiling if Path(text).suffix in _SOURCE_SUFFIXES]
     structs = [text for text in files.tiling if text not in tilings]
+    if not structs:
+        given = {"block_dim": (tiling_values.block_dim, 1), "tiling_key": (tiling_values.key, 0)}
+        given["workspace"] = (tiling_values.workspace_bytes, 0)
+        for name, (value, default) in given.items():
+            if value != default:
+                raise bad_value(
+                    f"{name} must be that of the operator's tiling but got {value}: --tiling decides it."
+                )
     for name, file in (("definition", files.definition), *(("tiling", Path(text)) for text in tilings)):
         if fault := unreadable(file):
             raise bad_value(f"{name} {fault}")
@@ -164,6 +172,8 @@ def _call_of(definition: Definition, texts: CallTexts) -> _CallArguments:
         name, equals, value = text.partition("=")
         if not equals:
             raise bad_value(f"attr must be NAME=VALUE but got {text}.")
+        if name in call.attributes:
+            raise bad_value(f"attr {name} must be given once but got it again.")
         call.attributes[name] = value if attribute_types.get(name) == "str" else _parse_json(value, text)
     return call
 

@@ -23,6 +23,23 @@ class Difference:
     is_within: bool  # each difference is permitted
 
 
+def _exact(values: Any) -> Any:
+    """Return numbers as ``longdouble``, which has the 64 bits of an integer.
+
+    Raises:
+        ValueError: they are no real numbers.
+    """
+    array = np.asarray(values)
+    try:
+        if array.dtype.kind in "biu":
+            return array.astype(np.longdouble)
+        if array.dtype.kind != "c":
+            return array.astype(np.float64).astype(np.longdouble)
+    except (TypeError, ValueError):
+        pass
+    raise bad_value(f"reference must return real numbers but got {array.dtype}.")
+
+
 @dataclass
 class Outcome:
     """A run that broke no rule.
@@ -69,7 +86,7 @@ class Outcome:
             return None
         largest, is_within = 0.0, True
         for (result, tolerances), output in zip(self.expected, self.written, strict=True):
-            expected, got = np.asarray(result).astype(np.float64), output.astype(np.float64)
+            expected, got = _exact(result), _exact(output)
             if expected.shape != got.shape:
                 shapes = f"{list(got.shape)} but got {list(expected.shape)}"
                 raise bad_value(f"reference must return shape {shapes}.")

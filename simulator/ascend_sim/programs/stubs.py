@@ -40,6 +40,7 @@ _STATUS_SYMBOL = re.compile(r"^(acl(rt|mdl|op|prof|sys|dump)?(?!tdt)(?!Create|Ge
 
 STUBS = "libascend_sim_cann_stubs.so"
 COMPILE_SECONDS = 300
+_LIST = ".files"  # of a folder of the cache: the sizes and names of its other files
 
 
 @dataclass(frozen=True)
@@ -155,14 +156,16 @@ def prepare(npu: TorchNpu, library: Path) -> Path:
 
 
 def cached_folder(name: str, make: Callable[[Path], None]) -> Path:
-    """Return the cache's folder ``name``. If it does not exist, ``make`` fills a new one.
+    """Return the cache's folder ``name``. If it does not exist or lacks files, ``make`` fills a new one.
 
     Raises:
         Unavailable: the cache cannot be written, or other users may write it.
     """
     folder = cache_folder() / name
     if folder.is_dir():
-        return _of_this_user(folder)
+        _of_this_user(folder)
+        if _is_whole(folder):
+            return folder
     try:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder.parent))
@@ -170,7 +173,14 @@ def cached_folder(name: str, make: Callable[[Path], None]) -> Path:
         raise _no_cache(folder.parent, "made", error) from None
     try:
         make(unfinished)
+        (unfinished / _LIST).write_text(
+            "".join(f"{size} {name}\n" for name, size in _sizes(unfinished).items())
+        )
         unfinished.chmod(0o755)
+        if folder.is_dir() and not _is_whole(folder):
+            with suppress(OSError):  # another process does the same
+                folder.rename(unfinished.with_name(f"{unfinished.name}-damaged"))
+            shutil.rmtree(unfinished.with_name(f"{unfinished.name}-damaged"), ignore_errors=True)
         with suppress(OSError):  # another process has made the folder; its contents are the same
             unfinished.rename(folder)
     except OSError as error:
@@ -180,6 +190,24 @@ def cached_folder(name: str, make: Callable[[Path], None]) -> Path:
     if not folder.is_dir():
         raise Unavailable("cache", f"{folder} cannot be made", "Name another folder: XDG_CACHE_HOME=PATH.")
     return _of_this_user(folder)
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    """Return the sizes of a folder's files by their names in it. A link has the size of its target."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != _LIST)
+    return {str(path.relative_to(folder)): path.stat().st_size for path in files}
+
+
+def _is_whole(folder: Path) -> bool:
+    """Return whether a folder of the cache has all files that it was made with. Programs that tidy up caches
+    remove some of them."""
+    try:
+        lines = (folder / _LIST).read_text().splitlines()
+        return all(
+            (folder / name).stat().st_size == int(size) for size, _, name in (e.partition(" ") for e in lines)
+        )
+    except (OSError, ValueError):
+        return False
 
 
 def _no_cache(folder: Path, what: str, error: OSError) -> Unavailable:

@@ -100,6 +100,26 @@ struct bfloat16_t {
     constexpr operator float() const { return ascend_sim::bfloat16_to_float(raw); }
 };
 static_assert(sizeof(bfloat16_t) == 2);
+
+// Source: CANN's page on scalars (cceprogram_0016), which allows bfloat16 only in transfers.
+#define ASCEND_SIM_NO_BFLOAT16(symbol)                                                                           \
+    template <class A, class B,                                                                                  \
+              class = std::enable_if_t<std::is_same_v<A, bfloat16_t> || std::is_same_v<B, bfloat16_t>>>          \
+    constexpr float operator symbol(const A&, const B&) {                                                        \
+        static_assert(sizeof(A) == 0, "operator" #symbol ": the scalar unit has none for bfloat16_t (ToFloat)"); \
+        return 0;                                                                                                \
+    }
+ASCEND_SIM_NO_BFLOAT16(+)
+ASCEND_SIM_NO_BFLOAT16(-)
+ASCEND_SIM_NO_BFLOAT16(*)
+ASCEND_SIM_NO_BFLOAT16(/)
+ASCEND_SIM_NO_BFLOAT16(<)
+ASCEND_SIM_NO_BFLOAT16(>)
+ASCEND_SIM_NO_BFLOAT16(<=)
+ASCEND_SIM_NO_BFLOAT16(>=)
+ASCEND_SIM_NO_BFLOAT16(==)
+ASCEND_SIM_NO_BFLOAT16(!=)
+#undef ASCEND_SIM_NO_BFLOAT16
 #endif
 
 // A signed integer of four bits. A tensor has two elements in a byte, the first one in the low bits.

@@ -51,6 +51,26 @@ KERNEL(quick_exit_of_the_last_core) {
     if (GetBlockIdx() == GetBlockNum() - 1) std::quick_exit(0);
 }
 
+KERNEL(division_by_zero_of_the_last_core) {
+    volatile int32_t divisor = GetBlockIdx() == GetBlockNum() - 1 ? 0 : 1;
+    volatile int32_t quotient = 7 / divisor;
+    (void)quotient;
+}
+
+__aicore__ inline int64_t sum_from(int64_t first, const volatile int64_t* values) {
+    volatile int64_t more[64];
+    more[first % 64] = values[0];
+    return first + sum_from(first + 1, more) + more[1];
+}
+
+KERNEL(endless_recursion) {
+    volatile int64_t values[1] = {1};
+    volatile int64_t sum = sum_from(0, values);
+    (void)sum;
+}
+
+KERNEL(address_outside_all_memory) { *reinterpret_cast<volatile int32_t*>(uintptr_t(16)) = 1; }
+
 KERNEL(loop_without_instructions) {
     for (volatile bool is_endless = true; is_endless;) continue;
 }

@@ -184,13 +184,37 @@ def test_the_later_of_two_builds_uses_the_first_one_s_libraries(torch_npu, libra
 
     def build_while_another_is_first(needs, lib, folder):
         real_build(needs, lib, folder)
-        winner = cache / stubs.key_of(torch_npu, library)
-        winner.mkdir()
-        (winner / "first").write_text("")
+        stubs.cached_folder(stubs.key_of(torch_npu, library), lambda winner: (winner / "first").touch())
 
     monkeypatch.setattr(stubs, "build", build_while_another_is_first)
     folder = stubs.prepare(torch_npu, library)
     assert (folder / "first").exists()
+    assert list(cache.iterdir()) == [folder]
+
+
+@pytest.mark.parametrize("damage", ["no file", "a shorter file", "a link to nothing", "no list"])
+def test_a_damaged_folder_is_made_again(cache, damage, tmp_path):
+    (tmp_path / "library").write_text("library")
+
+    def make(folder):
+        (folder / "lib").mkdir()
+        (folder / "lib" / "a").write_text("a file")
+        (folder / "link").symlink_to(tmp_path / "library")
+
+    folder = stubs.cached_folder("made", make)
+    assert stubs.cached_folder("made", None) == folder
+    if damage == "no file":
+        (folder / "lib" / "a").unlink()
+    elif damage == "a shorter file":
+        (folder / "lib" / "a").write_text("")
+    elif damage == "a link to nothing":
+        (folder / "link").unlink()
+        (folder / "link").symlink_to(tmp_path / "nothing")
+    else:
+        (folder / ".files").unlink()
+    assert stubs.cached_folder("made", make) == folder
+    assert (folder / "lib" / "a").read_text() == "a file"
+    assert (folder / "link").read_text() == "library"
     assert list(cache.iterdir()) == [folder]
 
 

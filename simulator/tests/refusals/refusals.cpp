@@ -266,6 +266,16 @@ void flag_of_the_cube() { CrossCoreSetFlag<2, PIPE_MTE3>(3); }  // not on any: C
 void flag_of_the_scalar_unit() { CrossCoreSetFlag<0, PIPE_S>(3); }  // not on any: CrossCoreSetFlag: a vector core's pipe is
 void wait_for_cores() { CrossCoreWaitFlag(3); }  // not on ascend310p: CrossCoreWaitFlag: this SoC does not have it
 
+// ---- scalars ------------------------------------------------------------------------------------------------
+
+#if __CCE_AICORE__ != 200
+float sum_of_bfloat16(bfloat16_t a, bfloat16_t b) { return a + b; }  // not on ascend910b, ascend950: operator+: the scalar unit has none for bfloat16_t
+float product_of_bfloat16(bfloat16_t a) { return 2.0f * a; }  // not on ascend910b, ascend950: operator*: the scalar unit has none
+bool order_of_bfloat16(bfloat16_t a, bfloat16_t b) { return a < b; }  // not on ascend910b, ascend950: operator<: the scalar unit has none
+bool equality_of_bfloat16(bfloat16_t a) { return a == 0; }  // not on ascend910b, ascend950: operator==: the scalar unit has none
+float sum_of_floats(bfloat16_t a, bfloat16_t b) { return ToFloat(a) + ToFloat(b); }
+#endif
+
 // ---- APIs of cube cores and of registers ------------------------------------------------------------------
 
 extern "C" __global__ __cube__ void kernel_of_cube_cores() {}  // not on any: __cube__: a kernel of cube cores, but the simulator has vector cores only
