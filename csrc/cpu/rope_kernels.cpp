@@ -76,7 +76,8 @@ void fill_table(const TableJob& job, T* cos_table, T* sin_table) {
 void table_f32(const TableJob& job, float* c, float* s) { fill_table<5, 6>(job, c, s); }
 void table_f64(const TableJob& job, double* c, double* s) { fill_table<8, 9>(job, c, s); }
 
-void step_table(const StepJob& job, float* cos_table, float* sin_table) {
+void step_table(const StepJob& step_job, float* cos_table, float* sin_table) {
+    const StepJob job = step_job;  // in registers; for the compiler, the stores may change the caller's
     for (int i = 0; i < job.count; i += W / 2) {
         DoubleVec c = load<DoubleVec>(job.cos + i), s = load<DoubleVec>(job.sin + i);
         DoubleVec step_c = load<DoubleVec>(job.step_cos + i), step_s = load<DoubleVec>(job.step_sin + i);
