@@ -21,8 +21,9 @@ from npu_rope import backends, native, optional_torch
 from npu_rope.bench import growth_plot, growth_rows, report
 from npu_rope.bench import page as bench_page
 from npu_rope.bench import plot as plotting
+from npu_rope.bench.peers import is_wanted
 from npu_rope.bench.rope_rows import DTYPES, MODES
-from npu_rope.bench.run import BenchOptions, Results, run
+from npu_rope.bench.run import PEERS, BenchOptions, Results, run
 from npu_rope.bench.targets import Figures
 from npu_rope.cli.termination import termination_as_interrupt
 from npu_rope.cli.usage import numbers, require_writable, usage_error
@@ -30,6 +31,7 @@ from npu_rope.errors import BackendUnavailable
 from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlUnavailable, find_library_dir
 
 MOST_PANELS = 100  # of a plot: a shape with a thread count has one
+MOST_SECONDS = 3600  # per row
 MOST_THREADS = 1024  # of a call; torch crashes with some larger numbers
 # The parameters of a measurement.
 _MEASURING = ("rows", "threads", "dtypes", "modes", "peers", "seconds", "ggml_lib", "isa", "quick")
@@ -66,7 +68,7 @@ def bench(
     ] = None,
     seconds: Annotated[
         float | None,
-        typer.Option(min=0.0, max=3600.0, help="Measuring time per row, default 1; --quick: 0.1."),
+        typer.Option(help="Measuring time per row, above 0, default 1; --quick: 0.1."),
     ] = None,
     format_: Annotated[BenchFormat, typer.Option("--format", help="Output format.")] = BenchFormat.CONSOLE,
     output: Annotated[
@@ -334,7 +336,13 @@ def _options(
     if quick:
         options = replace(options, seconds=0.1, min_rounds=5, attempts=1, quiet_seconds=0.0)
     if seconds is not None:
+        if not 0 < seconds <= MOST_SECONDS:
+            raise usage_error(
+                f"[bench] seconds must be above 0 and at most {MOST_SECONDS} but got {seconds:g}."
+            )
         options = replace(options, seconds=seconds)
+    if peers not in (None, "none") and not any(is_wanted(name, peers) for name in PEERS):
+        raise usage_error(f"[bench] peers must match a peer's name, or be none, but got {peers}.")
     if not any(options.chosen_rows(count) for count in options.threads):
         raise usage_error(f"[bench] rows must match a row's name but got {rows}.")
     return options

@@ -168,6 +168,7 @@ def operator_of(form: NormForm, dtype: torch.dtype) -> tuple[str, float] | tuple
 
 
 _WIDE = (torch.float32, torch.float64)
+_DTYPES = (torch.float16, torch.bfloat16, *_WIDE)
 
 
 def weight_of(module: torch.nn.Module, name: str) -> torch.Tensor:
@@ -177,6 +178,14 @@ def weight_of(module: torch.nn.Module, name: str) -> torch.Tensor:
     if weight is None:
         weight = getattr(module, name)
     return weight
+
+
+def _is_usual(form: NormForm, module: torch.nn.Module, x: torch.Tensor) -> bool:
+    """Return whether x and epsilon are like those with which the form was recognized. The module's own
+    forward handles others, such as integers, or rows of one number that the weight broadcasts."""
+    if type(getattr(module, form.epsilon)) is not float or x.dtype not in _DTYPES or x.ndim == 0:
+        return False
+    return form.weight is None or x.shape[-1] == weight_of(module, form.weight).shape[0]
 
 
 def replacement(form: NormForm, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -198,7 +207,7 @@ def replacement(form: NormForm, original: Callable[..., Any]) -> Callable[..., A
                 y = try_hot_path(operator, (hidden_states, weight), (-1, e, last))
                 if y is not NotImplemented:
                     return y
-        if records_calls():
+        if records_calls() or not _is_usual(form, self, hidden_states):
             return original(self, hidden_states)
         if not form.holds_for_mixed_dtypes and hidden_states.dtype != getattr(self, str(name)).dtype:
             return original(self, hidden_states)

@@ -42,7 +42,7 @@ from npu_rope.bench.rope_rows import (  # noqa: E402
     ours,
     rows,
 )
-from npu_rope.bench.run import BenchOptions, Results  # noqa: E402
+from npu_rope.bench.run import PEERS, BenchOptions, Results  # noqa: E402
 from npu_rope.bench.targets import verdicts  # noqa: E402
 from npu_rope.cli.app import app  # noqa: E402
 from npu_rope.testing.bounds import OURS, PEER_ROUNDED_STEPS  # noqa: E402
@@ -953,6 +953,26 @@ def test_an_earlier_run_without_a_floors_ratio_has_no_verdict_about_it(tmp_path)
     outcome = CliRunner().invoke(app, ["bench", "--from", str(path)])
     assert outcome.exit_code == 0, outcome.output
     assert "x the call floor" not in outcome.output.replace("not measured", "")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("peers", "gglm", "peers must match a peer's name, or be none, but got gglm."),
+        ("seconds", "0", "seconds must be above 0 and at most 3600 but got 0."),
+        ("seconds", "nan", "seconds must be above 0 and at most 3600 but got nan."),
+        ("seconds", "3601", "seconds must be above 0 and at most 3600 but got 3601."),
+    ],
+)
+def test_a_value_without_effect_is_refused(option, value, message):
+    outcome = CliRunner().invoke(app, ["bench", "--quick", "--rows", "^decode", f"--{option}", value])
+    assert (outcome.exit_code, outcome.stdout, outcome.stderr) == (2, "", f"[bench] {message}\n")
+
+
+def test_every_peer_of_a_row_can_be_named():
+    inputs = RopeInputs(Row("prefill", SMALL, "f32", "neox", 1))
+    assert {contestant.name for contestant in peers(inputs, None, None)} < set(PEERS)
+    assert len(set(PEERS)) == len(PEERS)
 
 
 @pytest.mark.parametrize("backend", ["sim", "reference", "gpu"])

@@ -902,6 +902,26 @@ def test_norms_whose_weight_has_another_type_keep_their_result_type(kind, weight
     assert (wanted - got).abs().max() <= bound[wanted.dtype] * wanted.abs().max()
 
 
+@pytest.mark.parametrize("kind", ["integers", "complex", "rows of one number", "a tensor as epsilon", "0"])
+def test_a_replaced_norm_leaves_unusual_calls_to_the_module(kind):
+    norm = transformers.models.llama.modeling_llama.LlamaRMSNorm(24)
+    torch.nn.init.uniform_(norm.weight, 0.5, 1.5)
+    replaced = norm_forms.replacement(norm_forms.classify(norm), type(norm).forward)
+    x = torch.randn(3, 24, generator=torch.Generator().manual_seed(0))
+    if kind == "integers":
+        x = (10 * x).long()
+    elif kind == "complex":
+        x = x + 1j
+    elif kind == "rows of one number":
+        x = x[:, :1]
+    elif kind == "a tensor as epsilon":
+        norm.variance_epsilon = torch.tensor(1e-3)
+    else:
+        x = x[0, 0]
+    with torch.no_grad():
+        assert torch.equal(norm(x), replaced(norm, x))
+
+
 def test_a_replaced_norm_keeps_the_name_of_its_parameter():
     model = torch.nn.Sequential(torch.nn.RMSNorm(24, eps=1e-6))
     x = torch.randn(3, 24, generator=torch.Generator().manual_seed(0))
