@@ -332,12 +332,12 @@ void check_atomic(const std::string& what, F set, T (*combine)(T, T)) {
 #if __CCE_AICORE__ != 200
 template <class T>
 T larger(T a, T b) {
-    if (b != b) return b;
+    if (float(b) != float(b)) return b;
     return float(a) < float(b) ? b : a;
 }
 template <class T>
 T smaller(T a, T b) {
-    if (b != b) return b;
+    if (float(b) != float(b)) return b;
     return float(b) < float(a) ? b : a;
 }
 template <class T>
