@@ -35,7 +35,14 @@ from npu_rope.bench.rope_rows import DTYPES, MODES, Row, rows
 
 SCHEMA = 1
 # The names of all peers, for ``--peers``.
-PEERS = (GGML, peers.ORT, peers.HF, peers.HF_COMPUTED_TABLES, peers.HF_COMPILED, peers.VLLM_COMPILED)
+PEERS: tuple[str, ...] = (
+    GGML,
+    peers.ORT,
+    peers.HF,
+    peers.HF_COMPUTED_TABLES,
+    peers.HF_COMPILED,
+    peers.VLLM_COMPILED,
+)
 PEERS += (peers.HF_COMPILED_COMPUTED_TABLES, norm_rows.TORCH, norm_rows.HF, norm_rows.ORT, norm_rows.GGML)
 PEERS += (norm_rope_rows.TRANSFORMERS, qkv_rows.TORCH, qkv_rows.COMPILED, qkv_rows.TRANSFORMERS)
 PEERS += (qkv_rows.COMPILED_TRANSFORMERS, qkv_rows.ORT)

@@ -183,9 +183,13 @@ def weight_of(module: torch.nn.Module, name: str) -> torch.Tensor:
 def _is_usual(form: NormForm, module: torch.nn.Module, x: torch.Tensor) -> bool:
     """Return whether x and epsilon are like those with which the form was recognized. The module's own
     forward handles others, such as integers, or rows of one number that the weight broadcasts."""
-    if type(getattr(module, form.epsilon)) is not float or x.dtype not in _DTYPES or x.ndim == 0:
+    epsilon = getattr(module, form.epsilon)
+    if type(epsilon) is not float or not 0 <= epsilon < 1e38 or x.dtype not in _DTYPES or x.ndim == 0:
         return False
-    return form.weight is None or x.shape[-1] == weight_of(module, form.weight).shape[0]
+    if form.weight is None:
+        return True
+    weight = weight_of(module, form.weight)
+    return weight.dtype in _DTYPES and x.shape[-1] == weight.shape[0]
 
 
 def replacement(form: NormForm, original: Callable[..., Any]) -> Callable[..., Any]:

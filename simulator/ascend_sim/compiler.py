@@ -15,7 +15,6 @@ from itertools import pairwise
 from pathlib import Path
 
 from ascend_sim import folders
-from ascend_sim.elf import check_whole
 from ascend_sim.errors import Unavailable, bad_value
 from ascend_sim.files import digest, is_own_folder, locked, unreadable
 from ascend_sim.launch_syntax import kernel_source
@@ -39,7 +38,10 @@ ORIG_DTYPES = {
     "int64_t": "DT_INT64",
 }
 _MOST_COMPILES = 5  # of a kernel whose files change during the compilation
-_HAS_INCLUDE = re.compile(rb"__has_include\s*\(\s*[\"<]([^\">\n]+)")
+# A question for a header, with its name, or with no name if a macro has it.
+_HAS_INCLUDE = re.compile(rb"__has_include\s*\(\s*(?:[\"<]([^\">\n]+)|(?=\w))")
+_SEARCHES = ("-I", "-iquote", "-isystem", "-idirafter")
+_INCLUDE_PATHS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 _COMPILER_REMEDY = "Install one (apt install g++) or name it: CXX=/path/to/g++."
 
 
@@ -189,35 +191,47 @@ def compile_once(
         ValueError: the folder cannot be written.
     """
     target = results_folder(folder)
-    stem = f"{stem}-{digest(repr(list(command)).encode())}"
-    dependencies = target / f"{stem}.d"
     searched = _searched_folders(command)
+    key = [repr(list(command)), *(os.environ.get(name, "") for name in _INCLUDE_PATHS)]
+    stem = f"{stem}-{digest(''.join(key).encode(errors='surrogateescape'))}"
+    dependencies = target / f"{stem}.d"
     with locked(target / f"{stem}.lock"):  # only one process at a time compiles a file
-        result = target / f"{stem}-{_digest_of_files(dependencies, searched)}{suffix}"
-        if not _is_whole(result):
-            unfinished, listed = target / f"{stem}.tmp", target / f"{stem}.d.tmp"
-            outputs = ["-MD", "-MF", str(listed), "-MT", "library", "-o", str(unfinished)]
-            try:
-                for _ in range(_MOST_COMPILES):
-                    before = _digest_of_files(listed, searched)
-                    unfinished.touch()
-                    begin = unfinished.stat().st_mtime_ns  # by the clock of the files
-                    _run_compiler([*command, *outputs], source, unfinished)
-                    after = _digest_of_files(listed, searched)
-                    # The result may have the old text of a file that was saved meanwhile.
-                    saved = any(path.stat().st_mtime_ns > begin for path in _files_of(listed))
-                    if after == before or not saved:
-                        break
-                else:
-                    raise CompileFailed(f"{source}: its files changed during {_MOST_COMPILES} compilations")
-                result = target / f"{stem}-{after}{suffix}"
-                unfinished.replace(result)
-                if listed.is_file():  # a linker lists none
-                    listed.replace(dependencies)
-            finally:
-                for left in (unfinished, listed):
-                    left.unlink(missing_ok=True)
+        files = _digest_of_files(dependencies, source, searched)
+        if files is not None and (earlier := _whole_result(target, f"{stem}-{files}-", suffix)):
+            return earlier
+        unfinished, listed = target / f"{stem}.tmp", target / f"{stem}.d.tmp"
+        outputs = ["-MD", "-MF", str(listed), "-MT", "library", "-o", str(unfinished)]
+        try:
+            for _ in range(_MOST_COMPILES):
+                before = _digest_of_files(listed, source, searched) if listed.is_file() else None
+                unfinished.touch()
+                begin = unfinished.stat().st_mtime_ns  # by the clock of the files
+                _run_compiler([*command, *outputs], source, unfinished)
+                files = _digest_of_files(listed, source, searched)
+                # The result may have the old text of a file that was saved meanwhile.
+                if (files is not None and files == before) or not _changed_since(begin, listed, source):
+                    break
+            else:
+                raise CompileFailed(f"{source}: its files changed during {_MOST_COMPILES} compilations")
+            # The digest of the result itself shows damage later.
+            contents = digest(unfinished.read_bytes())
+            result = target / f"{stem}-{files or 'unknown'}-{contents}{suffix}"
+            unfinished.replace(result)
+            if listed.is_file():  # a linker lists none
+                listed.replace(dependencies)
+        finally:
+            for left in (unfinished, listed):
+                left.unlink(missing_ok=True)
     return result
+
+
+def _whole_result(folder: Path, begin: str, suffix: str) -> Path | None:
+    """Return an earlier result whose bytes have the digest in its name."""
+    for name in os.listdir(folder):
+        contents = name[len(begin) : len(name) - len(suffix)]
+        if name == f"{begin}{contents}{suffix}" and digest((folder / name).read_bytes()) == contents:
+            return folder / name
+    return None
 
 
 def _run_compiler(command: Sequence[str], source: Path, result: Path) -> None:
@@ -237,15 +251,6 @@ def _run_compiler(command: Sequence[str], source: Path, result: Path) -> None:
         raise CompileFailed("\n".join([*_failed_assertions(errors, source), errors.strip() or failed]))
     if not result.stat().st_size:
         raise CompileFailed(f"{command[0]} wrote no file: is it a C++ compiler?")
-
-
-def _is_whole(result: Path) -> bool:
-    """Return whether a compiler's result exists and has all its bytes."""
-    try:
-        check_whole(result)
-    except OSError:
-        return False
-    return result.stat().st_size > 0
 
 
 def _failed_assertions(errors: str, source: Path) -> list[str]:
@@ -297,34 +302,52 @@ def own_temporary_folder() -> Path:
     return folder
 
 
-def _files_of(dependencies: Path) -> list[Path]:
-    """Return the files that a make rule lists, in its order: none without a whole rule."""
+def _files_of(dependencies: Path) -> list[Path] | None:
+    """Return the files that a make rule lists, in its order. None: the rule is not whole, or a file is
+    missing, for example because its name has a character that the rule cannot have."""
     if not dependencies.is_file():
-        return []
-    text = dependencies.read_text(errors="surrogateescape").partition(":")[2].replace("\\\n", " ")
-    names = [name.replace("\\ ", " ") for name in re.split(r"(?<!\\)\s+", text) if name]
-    return [Path(name) for name in names if Path(name).is_file()]
+        return []  # of a linker
+    _, colon, text = dependencies.read_text(errors="surrogateescape").partition(":")
+    if not colon:
+        return None
+    words = re.findall(r"(?:\\.|[^\\\s])+", text.replace("\\\n", " "))
+    files = [Path(re.sub(r"\\([\s#\\])", r"\1", word).replace("$$", "$")) for word in words]
+    return files if files and all(path.is_file() for path in files) else None
+
+
+def _changed_since(begin: int, dependencies: Path, source: Path) -> bool:
+    """Return whether a file of a make rule, or a link to it, may have been saved or moved since a time."""
+    files = [*(_files_of(dependencies) or ()), source]
+    links = {parent for path in files for parent in (path, *path.parents) if parent.is_symlink()}
+    times = [status for path in files for status in (path.stat(),)] + [path.lstat() for path in links]
+    return any(max(status.st_mtime_ns, status.st_ctime_ns) > begin for status in times)
 
 
 def _searched_folders(command: Sequence[str]) -> list[Path]:
-    """Return the folders in which a command searches headers."""
-    following = [Path(folder) for option, folder in pairwise(command) if option in ("-I", "-iquote")]
-    return [*following, *(Path(word[2:]) for word in command if word.startswith("-I") and len(word) > 2)]
+    """Return the folders in which a command and its environment let the compiler search headers."""
+    following = [Path(folder) for option, folder in pairwise(command) if option in _SEARCHES]
+    joined = [Path(word[len(o) :]) for word in command for o in _SEARCHES if word.startswith(o) and word != o]
+    paths = [os.environ.get(name, "").split(os.pathsep) for name in _INCLUDE_PATHS]
+    return [*following, *joined, *(Path(folder) for path in paths for folder in path if folder)]
 
 
-def _digest_of_files(dependencies: Path, searched: Sequence[Path]) -> str:
-    """Return a digest of the files that a make rule lists, in its order. It includes their contents, and the
-    places of files that the compiler may find for the same names or for ``__has_include``."""
-    files = _files_of(dependencies)
-    if not files:
-        return ""
-    contents = {path: path.read_bytes() for path in files}
-    own = [path for path in files if any(path.is_relative_to(folder) for folder in searched)]
+def _digest_of_files(dependencies: Path, source: Path, searched: Sequence[Path]) -> str | None:
+    """Return a digest of the source and of the files that a make rule lists, in its order. It includes their
+    contents, and the places of files that the compiler may find for the same names or for ``__has_include``.
+    None: they are not known."""
+    listed = _files_of(dependencies)
+    if listed is None:
+        return None
+    contents = {path: path.read_bytes() for path in (source, *listed)}
+    own = [path for path in contents if any(path.is_relative_to(folder) for folder in searched)]
     names = {
         str(path.relative_to(folder)) for path in own for folder in searched if path.is_relative_to(folder)
     }
     for path in own:
-        names |= {os.fsdecode(name) for name in _HAS_INCLUDE.findall(contents[path])}
+        asked = _HAS_INCLUDE.findall(contents[path])
+        if any(not name for name in asked):
+            return None
+        names |= {os.fsdecode(name) for name in asked}
     places = sorted({path.parent for path in own} | set(searched))
     found = [f"{folder / name}" for name in sorted(names) for folder in places if (folder / name).is_file()]
     hashes = b"".join(hashlib.sha256(text).digest() for text in contents.values())

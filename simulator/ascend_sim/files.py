@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 _CHUNK_BYTES = 1 << 20
+_ACCESS_LIST = "system.posix_acl_access"
 _MOST_SOURCE_BYTES = 1 << 26  # of a kernel's or tiling's source
 # Control characters but tab and line feed, and halves of surrogate pairs, which no encoding has.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -173,14 +174,22 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     stream = temporary.open(mode.replace("w", "x"), **text_mode)  # type: ignore[call-overload]
     try:
         with stream:
-            if target.exists():
-                os.fchmod(stream.fileno(), stat.S_IMODE(target.stat().st_mode))
+            _copy_permissions(target, stream.fileno())
             yield stream
         os.replace(temporary, target)
     except BaseException:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+def _copy_permissions(target: Path, file: int) -> None:
+    """Give a new file the permissions of the one that it will replace, if both have one owner."""
+    if not target.exists() or (status := target.stat()).st_uid != os.geteuid():
+        return
+    os.fchmod(file, stat.S_IMODE(status.st_mode) & 0o777)
+    with suppress(OSError):  # without an access control list
+        os.setxattr(file, _ACCESS_LIST, os.getxattr(target, _ACCESS_LIST))
 
 
 @contextmanager

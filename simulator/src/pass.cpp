@@ -1,7 +1,6 @@
 #include "src/pass.h"
 
 #include <dlfcn.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -14,9 +13,9 @@
 #include <mutex>
 #include <new>
 #include <thread>
-#include <utility>
 #include <vector>
 
+#include "src/faults.h"
 #include "src/fiber.h"
 #include "src/stretches.h"
 
@@ -111,56 +110,6 @@ struct ExitOfKernel {
     ~ExitOfKernel() { end_if_kernel_calls("exit"); }
 };
 
-// ---- kernels that fault ------------------------------------------------------------------------------
-//
-// An integer division by zero, an address outside all memory or endless recursion ends the process by a signal, as
-// before, after a message. A handler of the program itself gets the signal after it.
-
-constexpr int kFaults[] = {SIGFPE, SIGSEGV, SIGBUS, SIGILL};
-struct sigaction g_previous[NSIG];
-
-void report_fault(int signal, siginfo_t*, void*) {
-    if (const Job* job = std::exchange(g_running_job, nullptr)) {
-        const Machine& m = machine();
-        const std::string text = kernel_name(*job) + " faults (" + strsignal(signal) + "): the process ends.";
-        const Report report = report_of(Rule::End01, m.current.api, m.current.site, m.core, text.c_str());
-        std::fprintf(stderr, "[sim] %s\n", report.text.c_str());
-    }
-    sigaction(signal, &g_previous[signal], nullptr);  // and the instruction faults again
-}
-
-// Lets a thread report its faults, also if its stack has overflowed.
-struct FaultReports {
-    FaultReports() {
-        static std::once_flag once;
-        std::call_once(once, [] {
-            for (int signal : kFaults) {
-                struct sigaction own = {};
-                own.sa_sigaction = report_fault;
-                own.sa_flags = SA_SIGINFO | SA_ONSTACK;
-                sigaction(signal, &own, &g_previous[signal]);
-            }
-        });
-        stack_t current = {};
-        if (sigaltstack(nullptr, &current) != 0 || !(current.ss_flags & SS_DISABLE)) return;  // the thread has one
-        memory_.reset(new char[kBytes]);
-        stack_t own = {};
-        own.ss_sp = memory_.get();
-        own.ss_size = kBytes;
-        sigaltstack(&own, nullptr);
-    }
-    ~FaultReports() {
-        if (!memory_) return;
-        stack_t none = {};
-        none.ss_flags = SS_DISABLE;
-        sigaltstack(&none, nullptr);
-    }
-
-private:
-    static constexpr size_t kBytes = size_t(64) << 10;
-    std::unique_ptr<char[]> memory_;
-};
-
 CoreMemory new_memory() {
     CoreMemory memory;
     memory.ub.reset(take_ub());
@@ -181,6 +130,7 @@ void CoreMemory::GiveBack::operator()(uint8_t* p) const {
 }
 
 Machine& machine() { return *g_machine; }
+bool kernel_runs() { return g_running_job != nullptr; }
 
 std::set<std::string> split_list(const char* list) {
     std::set<std::string> out;
@@ -220,8 +170,8 @@ void Pass::run() {
 Machine& Pass::prepare() {
     static thread_local Machine own;
     static thread_local ExitOfKernel exit_of_kernel;  // after `own`, so that it is destroyed first
-    static thread_local FaultReports fault_reports;
-    (void)exit_of_kernel, (void)fault_reports;
+    (void)exit_of_kernel;
+    report_faults_of(kernel_name(job_).c_str());
     g_machine = &own;
     Machine& m = own;
     const ascend_sim_launch& launch = *job_.launch;

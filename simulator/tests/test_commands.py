@@ -217,6 +217,9 @@ def test_integers_of_64_bits_are_compared_exactly(dtype, difference, monkeypatch
         ("def f(x): return x", "must return its results but raises TypeError: f() takes 1 positional"),
         ("def f(x, y): return x + 1j", "must return real numbers but got complex64."),
         ("def f(x, y): return [['a'] * 1003]", "must return real numbers but got <U1."),
+        ("def f(x, y): return [['7'] * 1003]", "must return real numbers but got <U1."),
+        ("def f(x, y): return x.astype('M8[D]')", "must return real numbers but got datetime64[D]."),
+        ("def f(x, y): return {}['z']", "must return its results but raises KeyError: 'z' ("),
     ],
 )
 def test_a_reference_that_returns_no_numbers_is_refused(code, message, monkeypatch):

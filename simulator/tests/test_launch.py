@@ -142,10 +142,42 @@ def test_a_kernel_that_faults_ends_the_process_after_a_message(kernel, number, c
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (-number, "launched\n")
     at = r"\d" if core is None else core
-    text = f"the kernel {kernel} faults ({signal.strsignal(number)}): the process ends."
+    cause = "a division of integers by zero"
+    if number == signal.SIGSEGV:
+        cause = "an address outside all memory or endless recursion"
+    text = f"the kernel {kernel} faults ({number.name}, as by {cause}): the process ends."
     lines = done.stderr.splitlines()
     assert re.fullmatch(rf"\[sim\] SIM-END-01 kernel:0, core {at}, kernel: {re.escape(text)}", lines[0])
     assert ("Fatal Python error" in done.stderr) == bool(handler)
+
+
+@pytest.mark.parametrize(
+    "sends", ["os.kill(os.getpid(), {})", "signal.raise_signal({})", "os.abort() if {} else 0"]
+)
+def test_a_signal_that_is_sent_after_a_launch_ends_the_process(sends, kernel_folder):
+    library = ascend_sim.build(mini_kernels.source("ends"), flags=["-O0"], folder=kernel_folder)
+    number = signal.SIGABRT if "abort" in sends else signal.SIGSEGV
+    code = ENDS + "import os, signal\n" + sends.format(int(number)) + "\nprint('survived')\n"
+    command = [sys.executable, "-c", code, str(library), "exit_of_no_core"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (-number, "launched\nreturned\n", "")
+
+
+def test_a_fault_is_reported_after_the_handlers_were_replaced(kernel_folder):
+    """Also inside malloc(), whose lock the thread holds, and at the second launch."""
+    library = ascend_sim.build(mini_kernels.source("ends"), flags=["-O0"], folder=kernel_folder)
+    code = ENDS.replace("kernel.run", "first.run", 1) + (
+        "import signal\nfor n in (signal.SIGSEGV, signal.SIGFPE): signal.signal(n, signal.SIG_DFL)\n"
+        "kernel.run(ascend_sim.Part(np.zeros(8, np.float32)), ascend_sim.Part(np.zeros(8, np.float32)))\n"
+    )
+    code = code.replace(
+        "print(", 'first = ascend_sim.Kernel(sys.argv[1], "exit_of_no_core", "ascend910b")\nprint(', 1
+    )
+    for kernel, number in (("fault_inside_malloc", signal.SIGSEGV), ("endless_recursion", signal.SIGSEGV)):
+        command = [sys.executable, "-c", code, str(library), kernel]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stdout) == (-number, "launched\nreturned\n"), done.stderr
+        assert done.stderr.startswith("[sim] SIM-END-01 kernel:0, core 0, kernel: the kernel ")
 
 
 def test_sigterm_ends_a_loop_without_instructions(kernel_folder):

@@ -52,8 +52,8 @@ def project(tmp_path):
     return write_project(tmp_path)
 
 
-def build(project, **options):
-    return ascend_sim.build(project / "scale.cpp", folder=project / "out", flags=["-O0"], **options)
+def build(project, more=(), **options):
+    return ascend_sim.build(project / "scale.cpp", folder=project / "out", flags=["-O0", *more], **options)
 
 
 def factor_of(library):
@@ -90,6 +90,50 @@ def test_a_file_that_is_saved_during_the_compilation_is_compiled_again(project, 
     assert build(project) == library
 
 
+@pytest.mark.parametrize("how", ["moved", "linked"])
+def test_an_older_file_that_takes_the_place_of_another_is_compiled_again(project, how, monkeypatch):
+    (project / "v1").mkdir()
+    (project / "v2").mkdir()
+    (project / "v1" / "factor.h").write_text(FACTOR_2)
+    (project / "v2" / "factor.h").write_text("#define FACTOR 7\n")
+    (project / "factor.h").unlink()
+    (project / "now").symlink_to("v1")
+    times = project.stat().st_mtime - 100
+    os.utime(project / "v2" / "factor.h", (times, times))
+    change = "mv v2/factor.h v1/factor.h" if how == "moved" else "ln -sfn v2 now"
+    compiler_that_runs(project, f"test -e done || {{ touch done; {change}; }}", monkeypatch)
+    assert factor_of(build(project, include=[project / "now"])) == 7
+
+
+def test_a_kernel_is_compiled_once(project, monkeypatch):
+    compiler_that_runs(project, "echo x >>runs", monkeypatch)
+    assert build(project) == build(project)
+    assert (project / "runs").read_text() == "x\n"
+
+
+@pytest.mark.parametrize(
+    "name", ["a#b", "a$b", "a b", "tab\tx", "new\nline", "trail\\ x", "a:b", "%s", "é", "back\\slash"]
+)
+def test_a_change_is_seen_in_folders_of_every_name(name, tmp_path):
+    project = tmp_path / name
+    project.mkdir()
+    write_project(project)
+    assert factor_of(build(project)) == 2
+    (project / "factor.h").write_text("#define FACTOR 5\n")
+    assert factor_of(build(project)) == 5
+    (project / "scale.cpp").write_text(KERNEL.replace("float(FACTOR)", "11.0f"))
+    assert factor_of(build(project)) == 11
+
+
+def test_a_header_in_a_folder_of_the_environment_gives_another_library(project, monkeypatch):
+    (project / "factor.h").unlink()
+    for number in (3, 4):
+        (project / f"p{number}").mkdir()
+        (project / f"p{number}" / "factor.h").write_text(f"#define FACTOR {number}\n")
+        monkeypatch.setenv("CPATH", str(project / f"p{number}"))
+        assert factor_of(build(project)) == number
+
+
 def test_files_that_never_stay_the_same_are_no_kernel(project, monkeypatch):
     compiler_that_runs(project, "echo x >>runs; echo '//' >>factor.h", monkeypatch)
     with pytest.raises(ascend_sim.CompileFailed, match=r"its files changed during 5 compilations"):
@@ -98,32 +142,37 @@ def test_files_that_never_stay_the_same_are_no_kernel(project, monkeypatch):
     assert not list((project / "out").glob("*.so"))
 
 
-@pytest.mark.parametrize("form", ["another folder", "has_include"])
+@pytest.mark.parametrize("form", ["another folder", "has_include", "has_include of a macro", "system"])
 def test_a_header_that_appears_gives_another_library(project, form):
     folders = [project / "first", project / "second"]
     for folder in folders:
         folder.mkdir()
     (project / "factor.h").unlink()
-    if form == "has_include":
-        text = '#if __has_include("more.h")\n#include "more.h"\n#endif\n' + FACTOR_2
-        (folders[1] / "factor.h").write_text(text)
-    else:
-        (folders[1] / "factor.h").write_text(FACTOR_2)
-    before = build(project, include=folders)
+    asks = form.startswith("has_include")
+    text = FACTOR_2
+    if asks:
+        name = "MORE" if "macro" in form else '"more.h"'
+        text = f'#define MORE "more.h"\n#if __has_include({name})\n#include "more.h"\n#endif\n' + FACTOR_2
+    (folders[1] / "factor.h").write_text(text)
+    options = {"include": folders}
+    if form == "system":
+        options = {"more": [word for folder in folders for word in ("-isystem", str(folder))]}
+    before = build(project, **options)
     assert factor_of(before) == 2
-    (folders[0] / ("more.h" if form == "has_include" else "factor.h")).write_text("#define FACTOR 3\n")
-    after = build(project, include=folders)
+    (folders[0] / ("more.h" if asks else "factor.h")).write_text("#define FACTOR 3\n")
+    after = build(project, **options)
     assert factor_of(after) == 3
-    assert build(project, include=folders) == after
-    assert factor_of(before) == 2
+    assert factor_of(build(project, **options)) == 3
+    assert "macro" in form or factor_of(before) == 2
 
 
 @pytest.mark.parametrize("suffix", [".so", ".d"])
-@pytest.mark.parametrize("left", [0, 3000])
-def test_a_damaged_result_is_compiled_again(project, suffix, left):
+@pytest.mark.parametrize("damage", ["empty", "short", "zeros"])
+def test_a_damaged_result_is_compiled_again(project, suffix, damage):
     library = build(project)
     (damaged,) = (project / "out").glob(f"*{suffix}")
-    damaged.write_bytes(damaged.read_bytes()[:left])
+    contents = damaged.read_bytes()
+    damaged.write_bytes({"empty": b"", "short": contents[:3000], "zeros": bytes(len(contents))}[damage])
     assert factor_of(build(project)) == 2
     assert build(project) == library
     assert {path.suffix for path in (project / "out").iterdir()} == {".so", ".d", ".lock"}

@@ -65,6 +65,27 @@ def test_a_file_that_is_replaced_keeps_its_permissions(mode, tmp_path):
     assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("text", mode)
 
 
+def test_special_bits_are_not_kept(tmp_path):
+    path = tmp_path / "x.json"
+    path.touch()
+    path.chmod(0o4755)
+    with replacing(path) as stream:
+        stream.write("text")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o755
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser gives files to others")
+def test_a_file_of_another_user_gives_no_permissions(tmp_path):
+    path = tmp_path / "x.json"
+    path.touch()
+    path.chmod(0o777)
+    os.chown(path, 1234, 1234)
+    with replacing(path) as stream:
+        stream.write("text")
+    (tmp_path / "new").touch()
+    assert path.stat().st_mode == (tmp_path / "new").stat().st_mode
+
+
 def test_a_name_may_have_as_many_bytes_as_the_file_system_allows(tmp_path):
     path = tmp_path / ("é" * 127)
     assert unwritable(path) is None

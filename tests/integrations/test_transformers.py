@@ -902,7 +902,9 @@ def test_norms_whose_weight_has_another_type_keep_their_result_type(kind, weight
     assert (wanted - got).abs().max() <= bound[wanted.dtype] * wanted.abs().max()
 
 
-@pytest.mark.parametrize("kind", ["integers", "complex", "rows of one number", "a tensor as epsilon", "0"])
+@pytest.mark.parametrize(
+    "kind", ["integers", "complex", "rows of one number", "a tensor as epsilon", "0", "inf"]
+)
 def test_a_replaced_norm_leaves_unusual_calls_to_the_module(kind):
     norm = transformers.models.llama.modeling_llama.LlamaRMSNorm(24)
     torch.nn.init.uniform_(norm.weight, 0.5, 1.5)
@@ -916,6 +918,8 @@ def test_a_replaced_norm_leaves_unusual_calls_to_the_module(kind):
         x = x[:, :1]
     elif kind == "a tensor as epsilon":
         norm.variance_epsilon = torch.tensor(1e-3)
+    elif kind == "inf":
+        norm.variance_epsilon = float("inf")
     else:
         x = x[0, 0]
     with torch.no_grad():

@@ -1326,6 +1326,9 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "rms_norm_row.h | number + 1 | constexpr int kPeakExponent = {16};": "another power of two, by which the row is multiplied and divided exactly",
         "rms_norm_row.h | number + 1 | if (power != {1}) kernels_.scale_by(to, power, count);": "the power is never 2: only a row whose squares leave float64's range has one, and multiplying by 1 changes nothing",
         "rms_norm_row.h | number + 1 | float scale_offset = {0};": "only rms_norm_rounded_last reads it, and it sets it",
+        "rms_norm_row.h | comparison | for (int64_t at = 0; at {<} n; at += kBlock) f(at, std::min(kBlock, n - at));": (
+            "an empty block has no element"
+        ),
         "rms_norm.py | number + 1 | is_extreme = np.isfinite(peak) & ((peak > 2.0**500) | ((peak < 2.0**-{450}) & (peak > 0) & (epsilon == 0)))": "the squares of the rows between both limits are far inside float64's range",
         "rope_angle.cpp | number + 1 | bits &= ~((uint64_t{{1}} << kClearedBits) - 1);": "one more bit moves from hi to lo, and the products with hi stay exact",
         "rms_norm_rope.py | sign or not removed | norm = RmsNormAttributes({-}1, attributes.epsilon, attributes.norm_stash_type(dtype))": "the axis is passed beside the attributes",

@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -331,8 +332,9 @@ def _reference_of(text: str) -> Callable[..., Any] | None:
             return found(*arguments, **named)
         except SystemExit as ended:
             raise bad_value(f"reference must return its results but exits with {ended.code}.") from None
-        except (TypeError, ValueError) as error:
-            cause = f"{type(error).__name__}: {error}"
-            raise bad_value(f"reference must return its results but raises {cause}") from error
+        except Exception as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            cause = f"{type(error).__name__}: {error} ({last.filename}:{last.lineno})"
+            raise bad_value(f"reference must return its results but raises {cause}.") from error
 
     return checked

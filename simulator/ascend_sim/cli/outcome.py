@@ -33,7 +33,7 @@ def _exact(values: Any) -> Any:
     try:
         if array.dtype.kind in "biu":
             return array.astype(np.longdouble)
-        if array.dtype.kind != "c":
+        if array.dtype.kind in "fV":  # V: of ml_dtypes
             return array.astype(np.float64).astype(np.longdouble)
     except (TypeError, ValueError):
         pass

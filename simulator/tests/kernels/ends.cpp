@@ -69,6 +69,19 @@ KERNEL(endless_recursion) {
     (void)sum;
 }
 
+KERNEL(exit_of_no_core) {}
+
+// Faults while the thread holds the lock of malloc(), as after a write through a wrong pointer.
+KERNEL(fault_inside_malloc) {
+    uintptr_t* chunks[9];
+    for (uintptr_t*& chunk : chunks) chunk = static_cast<uintptr_t*>(std::malloc(1024));
+    uintptr_t* const last = static_cast<uintptr_t*>(std::malloc(1024));
+    for (uintptr_t* chunk : chunks) std::free(chunk);
+    chunks[7][1] = 16;  // the next chunk in malloc()'s list of free memory
+    for (int i = 0; i < 9; ++i) chunks[i] = static_cast<uintptr_t*>(std::malloc(1024));
+    std::free(last);
+}
+
 KERNEL(address_outside_all_memory) { *reinterpret_cast<volatile int32_t*>(uintptr_t(16)) = 1; }
 
 KERNEL(loop_without_instructions) {
