@@ -196,20 +196,20 @@ def compile_once(
     stem = f"{stem}-{digest(''.join(key).encode(errors='surrogateescape'))}"
     dependencies = target / f"{stem}.d"
     with locked(target / f"{stem}.lock"):  # only one process at a time compiles a file
-        files = _digest_of_files(dependencies, source, searched)
+        files = _digest_of_files(dependencies, searched)
         if files is not None and (earlier := _whole_result(target, f"{stem}-{files}-", suffix)):
             return earlier
         unfinished, listed = target / f"{stem}.tmp", target / f"{stem}.d.tmp"
         outputs = ["-MD", "-MF", str(listed), "-MT", "library", "-o", str(unfinished)]
         try:
             for _ in range(_MOST_COMPILES):
-                before = _digest_of_files(listed, source, searched) if listed.is_file() else None
+                before = _digest_of_files(listed, searched) if listed.is_file() else None
                 unfinished.touch()
                 begin = unfinished.stat().st_mtime_ns  # by the clock of the files
                 _run_compiler([*command, *outputs], source, unfinished)
-                files = _digest_of_files(listed, source, searched)
+                files = _digest_of_files(listed, searched)
                 # The result may have the old text of a file that was saved meanwhile.
-                if (files is not None and files == before) or not _changed_since(begin, listed, source):
+                if (files is not None and files == before) or not _changed_since(begin, listed):
                     break
             else:
                 raise CompileFailed(f"{source}: its files changed during {_MOST_COMPILES} compilations")
@@ -315,9 +315,9 @@ def _files_of(dependencies: Path) -> list[Path] | None:
     return files if files and all(path.is_file() for path in files) else None
 
 
-def _changed_since(begin: int, dependencies: Path, source: Path) -> bool:
+def _changed_since(begin: int, dependencies: Path) -> bool:
     """Return whether a file of a make rule, or a link to it, may have been saved or moved since a time."""
-    files = [*(_files_of(dependencies) or ()), source]
+    files = _files_of(dependencies) or []
     links = {parent for path in files for parent in (path, *path.parents) if parent.is_symlink()}
     times = [status for path in files for status in (path.stat(),)] + [path.lstat() for path in links]
     return any(max(status.st_mtime_ns, status.st_ctime_ns) > begin for status in times)
@@ -331,14 +331,14 @@ def _searched_folders(command: Sequence[str]) -> list[Path]:
     return [*following, *joined, *(Path(folder) for path in paths for folder in path if folder)]
 
 
-def _digest_of_files(dependencies: Path, source: Path, searched: Sequence[Path]) -> str | None:
-    """Return a digest of the source and of the files that a make rule lists, in its order. It includes their
-    contents, and the places of files that the compiler may find for the same names or for ``__has_include``.
-    None: they are not known."""
+def _digest_of_files(dependencies: Path, searched: Sequence[Path]) -> str | None:
+    """Return a digest of the files that a make rule lists, in its order. It includes their contents, and the
+    places of files that the compiler may find for the same names or for ``__has_include``. None: they are not
+    known."""
     listed = _files_of(dependencies)
     if listed is None:
         return None
-    contents = {path: path.read_bytes() for path in (source, *listed)}
+    contents = {path: path.read_bytes() for path in listed}
     own = [path for path in contents if any(path.is_relative_to(folder) for folder in searched)]
     names = {
         str(path.relative_to(folder)) for path in own for folder in searched if path.is_relative_to(folder)
