@@ -242,11 +242,10 @@ def _run_compiler(command: Sequence[str], source: Path, result: Path) -> None:
         OSError: the disk is full.
     """
     completed = subprocess.run(command, capture_output=True, text=True, errors="replace")
-    errors = completed.stderr
-    full = os.strerror(errno.ENOSPC)
-    if completed.returncode != 0 and full in errors:
-        raise OSError(errno.ENOSPC, full, str(result.parent))
     if completed.returncode != 0:
+        errors, full = completed.stderr, os.strerror(errno.ENOSPC)
+        if full in errors:
+            raise OSError(errno.ENOSPC, full, str(result.parent))
         failed = f"{command[0]} ended with status {completed.returncode} and no message"
         raise CompileFailed("\n".join([*_failed_assertions(errors, source), errors.strip() or failed]))
     if not result.stat().st_size:
@@ -319,8 +318,8 @@ def _changed_since(begin: int, dependencies: Path) -> bool:
     """Return whether a file of a make rule, or a link to it, may have been saved or moved since a time."""
     files = _files_of(dependencies) or []
     links = {parent for path in files for parent in (path, *path.parents) if parent.is_symlink()}
-    times = [status for path in files for status in (path.stat(),)] + [path.lstat() for path in links]
-    return any(max(status.st_mtime_ns, status.st_ctime_ns) > begin for status in times)
+    found = [*(path.stat() for path in files), *(link.lstat() for link in links)]
+    return any(max(status.st_mtime_ns, status.st_ctime_ns) > begin for status in found)
 
 
 def _searched_folders(command: Sequence[str]) -> list[Path]:

@@ -173,14 +173,13 @@ def cached_folder(name: str, make: Callable[[Path], None]) -> Path:
         raise _no_cache(folder.parent, "made", error) from None
     try:
         make(unfinished)
-        (unfinished / _LIST).write_text(
-            "".join(f"{size} {name}\n" for name, size in _sizes(unfinished).items())
-        )
+        (unfinished / _LIST).write_text(_sizes_of_files(unfinished))
         unfinished.chmod(0o755)
         if folder.is_dir() and not _is_whole(folder):
+            damaged = unfinished.with_name(f"{unfinished.name}-damaged")
             with suppress(OSError):  # another process does the same
-                folder.rename(unfinished.with_name(f"{unfinished.name}-damaged"))
-            shutil.rmtree(unfinished.with_name(f"{unfinished.name}-damaged"), ignore_errors=True)
+                folder.rename(damaged)
+            shutil.rmtree(damaged, ignore_errors=True)
         with suppress(OSError):  # another process has made the folder; its contents are the same
             unfinished.rename(folder)
     except OSError as error:
@@ -192,20 +191,18 @@ def cached_folder(name: str, make: Callable[[Path], None]) -> Path:
     return _of_this_user(folder)
 
 
-def _sizes(folder: Path) -> dict[str, int]:
-    """Return the sizes of a folder's files by their names in it. A link has the size of its target."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != _LIST)
-    return {str(path.relative_to(folder)): path.stat().st_size for path in files}
+def _sizes_of_files(folder: Path) -> str:
+    """Return a line for each file of a folder: its size and its name. A link has the size of its target."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return "".join(f"{path.stat().st_size} {path.relative_to(folder)}\n" for path in files)
 
 
 def _is_whole(folder: Path) -> bool:
     """Return whether a folder of the cache has all files that it was made with. Programs that tidy up caches
     remove some of them."""
     try:
-        lines = (folder / _LIST).read_text().splitlines()
-        return all(
-            (folder / name).stat().st_size == int(size) for size, _, name in (e.partition(" ") for e in lines)
-        )
+        listed = (line.split(" ", 1) for line in (folder / _LIST).read_text().splitlines())
+        return all((folder / name).stat().st_size == int(size) for size, name in listed)
     except (OSError, ValueError):
         return False
 
