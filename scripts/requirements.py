@@ -1,9 +1,9 @@
 """Print the requirements of npu_rope's extras, one per line, with those of the builds.
 
-usage: requirements.py EXTRA... [--without NAME...]
+usage: requirements.py EXTRA... [--project NAME] [--without NAME...]
 
-Extras of npu-rope or ascend-sim that an extra names are replaced by their requirements. --without leaves
-out packages that the calling script installs separately.
+Extras of npu-rope or ascend-sim that an extra names are replaced by their requirements. --project ascend-sim
+prints those of the simulator. --without leaves out packages that the calling script installs separately.
 """
 
 from __future__ import annotations
@@ -51,12 +51,13 @@ def requirements(projects: dict[str, Any], name: str, extras: list[str]) -> list
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("extras", nargs="*")
+    parser.add_argument("--project", default="npu-rope")
     parser.add_argument("--without", nargs="*", default=[])
     arguments = parser.parse_args()
     files = [tomllib.loads((folder / "pyproject.toml").read_text()) for folder in (ROOT, ROOT / "simulator")]
     projects = {name_of(file["project"]["name"]): file["project"] for file in files}
     all_requirements = [requirement for file in files for requirement in file["build-system"]["requires"]]
-    all_requirements += requirements(projects, "npu-rope", arguments.extras)
+    all_requirements += requirements(projects, arguments.project, arguments.extras)
     left_out = {name_of(name) for name in arguments.without}
     print(
         "\n".join(

@@ -28,6 +28,8 @@ takes a few minutes; later runs skip the steps whose inputs did not change.
 A test runs many small cases and names those that fail. With NPU_ROPE_TEST_CASES=apart each case is a separate
 test, which -k can select by its name.
 PYTHON=/path/to/python and CXX=/path/to/compiler replace those on the PATH.
+NPU_ROPE_PACKAGES=newest installs the newest packages that pyproject.toml allows, instead of the versions and hashes in
+scripts/packages.
 Exit status: pytest's; of several runs, the first that is not 0.
 TEXT
 }

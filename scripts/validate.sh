@@ -14,6 +14,8 @@ a package registry. The first run installs all packages, which takes a few minut
 whose inputs did not change.
 
 PYTHON=/path/to/python and CXX=/path/to/compiler replace those on the PATH.
+NPU_ROPE_PACKAGES=newest installs the newest packages that pyproject.toml allows, instead of the versions and hashes in
+scripts/packages.
 Exit status: 0 all results are within their bounds, 1 some are not, 2 bad usage or a named back end is absent.
 TEXT
 }

@@ -21,17 +21,20 @@ quietly() {
   printf 'done (%d s)\n' $((SECONDS - began))
 }
 
-# setup EXTRA: install ascend_sim with an extra, unless it is installed from the same sources.
+# install_listed ENVIRONMENT: install the packages of pyproject.toml (test), the tools of the build and the packages that
+# torch and torch_npu need, with exact versions and hashes. npu_rope's scripts/renew_packages.sh writes the list.
+install_listed() { "$1/bin/python" -m pip install --require-hashes --only-binary :all: -r "$ROOT/scripts/packages.txt"; }
+
+# setup: install ascend_sim, unless it is installed from the same sources.
 setup() {
   local state python="${PYTHON:-python3}"
   command -v "$python" >/dev/null 2>&1 || { printf 'error: %s was not found. PYTHON=/path/to/python3 names a Python >= 3.10.\n' "$python" >&2 && exit 1; }
-  state="$(cd "$ROOT" && cksum pyproject.toml CMakeLists.txt $(find include src cann cmake -type f | LC_ALL=C sort) | cksum) $1"
+  state="$(cd "$ROOT" && cksum pyproject.toml scripts/packages.txt CMakeLists.txt $(find include src cann cmake -type f | LC_ALL=C sort) | cksum)"
   [ "$(cat "$VENV/.state" 2>/dev/null)" = "$state" ] && return 0
   [ -x "$VENV/bin/python" ] || { "$python" -m venv "$VENV" || exit 1; }
   : >"$LOG"
-  quietly "installing the tools of the build" "$VENV/bin/python" -m pip install "scikit-build-core>=0.11" "cmake>=3.21" ninja
-  PATH="$VENV/bin:$PATH" quietly "building ascend_sim and installing its requirements ($1)" \
-    "$VENV/bin/python" -m pip install --no-build-isolation -e "$ROOT[$1]"
+  quietly "installing its requirements and the tools of the build" install_listed "$VENV"
+  PATH="$VENV/bin:$PATH" quietly "building ascend_sim" "$VENV/bin/python" -m pip install --no-build-isolation --no-deps -e "$ROOT"
   printf '%s\n' "$state" >"$VENV/.state"
 }
 
@@ -47,9 +50,8 @@ setup_torch_npu() {
     index=(--extra-index-url https://download.pytorch.org/whl/cpu)
   fi
   quietly "installing torch $TORCH_NPU_VERSION" "$VENV_NPU/bin/python" -m pip install \
-    ${index[@]+"${index[@]}"} "torch==$TORCH_NPU_VERSION"
-  quietly "installing the packages of torch_npu" "$VENV_NPU/bin/python" -m pip install \
-    numpy packaging pyyaml
+    --no-deps ${index[@]+"${index[@]}"} "torch==$TORCH_NPU_VERSION"
+  quietly "installing the packages of torch_npu" install_listed "$VENV_NPU"
   quietly "installing torch_npu $TORCH_NPU_VERSION" "$VENV_NPU/bin/python" -m pip install \
     --no-deps --only-binary :all: -r "$ROOT/scripts/torch_npu.txt"
   printf '%s\n' "$TORCH_NPU_VERSION" >"$VENV_NPU/.state"

@@ -21,7 +21,7 @@ TEXT
 }
 
 if [ "${1:-}" = -h ] || [ "${1:-}" = --help ]; then usage && exit 0; fi
-setup test
+setup
 cd "$ROOT"
 exec "$VENV/bin/ascend-sim" kernel examples/add_custom.cpp add_custom 'in:float32[1003]' 'in:float32[1003]' \
   'out:float32[1003]' --block-dim 8 --tiling uint32_t=1003,uint32_t=128 --reference numpy:add "$@"

@@ -22,7 +22,7 @@ TEXT
 }
 
 if [ "${1:-}" = -h ] || [ "${1:-}" = --help ]; then usage && exit 0; fi
-setup test
+setup
 if [ "${1:-}" = --npu ]; then
   shift
   setup_torch_npu

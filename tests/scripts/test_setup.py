@@ -4,6 +4,7 @@ help of the scripts that use it, and requirements.py.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -11,9 +12,12 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 BASH = shutil.which("bash")
@@ -135,6 +139,108 @@ def test_a_pinned_package_has_the_version_of_the_scripts_and_a_hash_of_each_whee
     assert requirement.strip() == bash(f'echo "{variable}"', ATHERIS=atheris).stdout.strip()
     assert len(set(hashes)) == wheels
     assert all(re.fullmatch(r" {4}--hash=sha256:[0-9a-f]{64} ?\n?", text) for text in hashes)
+
+
+def listed(file: str) -> list[tuple[Requirement, int]]:
+    """Return the packages of a list, each with the number of its files."""
+    text = (ROOT / file).read_text().replace("\\\n", "")
+    found = []
+    for line in text.splitlines()[1:]:
+        requirement, *hashes = line.split(" --hash=sha256:")
+        assert all(re.fullmatch("[0-9a-f]{64} *", digest) for digest in hashes), line
+        found.append((Requirement(requirement.strip()), len(set(hashes))))
+    return found
+
+
+LISTS = {
+    "scripts/packages/test.txt": ["test"],
+    "scripts/packages/dev.txt": ["dev"],
+    "simulator/scripts/packages.txt": ["test", "--project", "ascend-sim"],
+}
+PYTHONS = ("3.10.0", "3.10.12", "3.11.7", "3.12.3", "3.13.1", "3.14.0")
+
+
+@pytest.mark.parametrize("file", LISTS)
+def test_the_lists_have_what_pyproject_requires_for_every_python(file: str) -> None:
+    """The list of the tools for development is installed beside the list of the tests."""
+    command = [
+        sys.executable,
+        ROOT / "scripts/requirements.py",
+        *LISTS[file],
+        "--without",
+        "torch",
+        "pywhispercpp",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    packages = listed(file) + (listed("scripts/packages/test.txt") if "dev" in file else [])
+    for version in PYTHONS:
+        python = {"python_full_version": version, "python_version": version.rpartition(".")[0]}
+        installed = {
+            canonicalize_name(p.name): p.specifier
+            for p, _ in packages
+            if not p.marker or p.marker.evaluate(python)
+        }
+        for line in done.stdout.splitlines():
+            required = Requirement(line)
+            (exact,) = installed[canonicalize_name(required.name)]
+            assert exact.operator == "=="
+            assert required.specifier.contains(exact.version, prereleases=True), (line, str(exact), version)
+
+
+def test_every_listed_package_has_an_exact_version_and_hashes() -> None:
+    files = [*ROOT.glob("scripts/packages/*.txt"), ROOT / "simulator/scripts/packages.txt"]
+    packages = [package for file in files for package in listed(str(file.relative_to(ROOT)))]
+    assert len(files) == 6
+    assert len(packages) > 200
+    for package, hashes in packages:
+        assert [exact.operator for exact in package.specifier] == ["=="], package
+        assert hashes > 0, package
+    names = {canonicalize_name(package.name) for package, _ in packages}
+    assert names.isdisjoint({"torch", "torch-npu", "triton"})
+    assert not any(name.startswith("nvidia") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("packages", "expected"),
+    [
+        ("", ["--require-hashes", "--only-binary", ":all:", "-r", "scripts/packages/test.txt"]),
+        ("newest", ["--upgrade", "torch==2.13.0", "scikit-build-core>=0.11", "numpy>=1.24"]),
+    ],
+)
+def test_packages_are_those_of_the_list_or_the_newest(packages: str, expected: list[str]) -> None:
+    code = f"""VENV='{sys.prefix}'
+        has_tool() {{ true; }}
+        pip_install() {{ echo "${{@#$ROOT/}}"; }}
+        install_packages test"""
+    done = bash(code, NPU_ROPE_PACKAGES=packages)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[: len(expected)] == expected
+
+
+def test_another_choice_of_packages_is_an_error() -> None:
+    done = bash("step_packages test", NPU_ROPE_PACKAGES="latest")
+    assert done.returncode == 1
+    assert done.stderr == "\nerror: NPU_ROPE_PACKAGES must be newest or unset but got latest.\n"
+
+
+def test_pip_refuses_a_file_with_another_hash(tmp_path: Path) -> None:
+    """The list's own hash of the file, then another."""
+    wheel = tmp_path / "small-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("small.py", "")
+        archive.writestr("small-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: small\nVersion: 1.0\n")
+        archive.writestr(
+            "small-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr("small-1.0.dist-info/RECORD", "small.py,,\n")
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    for text, status in ((digest, 0), ("0" * 64, 1)):
+        (tmp_path / "packages.txt").write_text(f"small==1.0 \\\n    --hash=sha256:{text}\n")
+        options = f"--no-index --find-links '{tmp_path}' --target '{tmp_path}/{status}'"
+        done = bash(f"VENV='{sys.prefix}'\ninstall_listed {options} -r '{tmp_path}/packages.txt'")
+        assert done.returncode == status, done.stderr
+        assert ("DO NOT MATCH THE HASHES" in done.stderr) == bool(status)
+        assert (tmp_path / str(status) / "small.py").exists() != bool(status)
 
 
 def test_scripts_install_no_exact_version_without_its_hash() -> None:

@@ -102,24 +102,33 @@ struct bfloat16_t {
 static_assert(sizeof(bfloat16_t) == 2);
 
 // Source: CANN's page on scalars (cceprogram_0016), which allows bfloat16 only in transfers.
-#define ASCEND_SIM_NO_BFLOAT16(symbol)                                                                           \
+#define ASCEND_SIM_NO_BFLOAT16(symbol, Left)                                                                     \
     template <class A, class B,                                                                                  \
               class = std::enable_if_t<std::is_same_v<A, bfloat16_t> || std::is_same_v<B, bfloat16_t>>>          \
-    constexpr float operator symbol(const A&, const B&) {                                                        \
+    constexpr float operator symbol(Left, const B&) {                                                            \
         static_assert(sizeof(A) == 0, "operator" #symbol ": the scalar unit has none for bfloat16_t (ToFloat)"); \
         return 0;                                                                                                \
     }
-ASCEND_SIM_NO_BFLOAT16(+)
-ASCEND_SIM_NO_BFLOAT16(-)
-ASCEND_SIM_NO_BFLOAT16(*)
-ASCEND_SIM_NO_BFLOAT16(/)
-ASCEND_SIM_NO_BFLOAT16(<)
-ASCEND_SIM_NO_BFLOAT16(>)
-ASCEND_SIM_NO_BFLOAT16(<=)
-ASCEND_SIM_NO_BFLOAT16(>=)
-ASCEND_SIM_NO_BFLOAT16(==)
-ASCEND_SIM_NO_BFLOAT16(!=)
+ASCEND_SIM_NO_BFLOAT16(+, const A&)
+ASCEND_SIM_NO_BFLOAT16(-, const A&)
+ASCEND_SIM_NO_BFLOAT16(*, const A&)
+ASCEND_SIM_NO_BFLOAT16(/, const A&)
+ASCEND_SIM_NO_BFLOAT16(<, const A&)
+ASCEND_SIM_NO_BFLOAT16(>, const A&)
+ASCEND_SIM_NO_BFLOAT16(<=, const A&)
+ASCEND_SIM_NO_BFLOAT16(>=, const A&)
+ASCEND_SIM_NO_BFLOAT16(==, const A&)
+ASCEND_SIM_NO_BFLOAT16(!=, const A&)
+ASCEND_SIM_NO_BFLOAT16(+=, A&)
+ASCEND_SIM_NO_BFLOAT16(-=, A&)
+ASCEND_SIM_NO_BFLOAT16(*=, A&)
+ASCEND_SIM_NO_BFLOAT16(/=, A&)
 #undef ASCEND_SIM_NO_BFLOAT16
+template <class A, class = std::enable_if_t<std::is_same_v<A, bfloat16_t>>>
+constexpr float operator-(const A&) {
+    static_assert(sizeof(A) == 0, "operator-: the scalar unit has none for bfloat16_t (ToFloat)");
+    return 0;
+}
 #endif
 
 // A signed integer of four bits. A tensor has two elements in a byte, the first one in the low bits.

@@ -237,6 +237,12 @@ def test_a_call_gives_the_results_of_the_kernel(scaled_add, dtype, has_bias):
     assert (report.errors, report.warnings, report.summary["cores"]) == ([], [], 25)
 
 
+def test_a_call_of_empty_tensors_computes_nothing(scaled_add):
+    x, y = vectors(np.float32, shape=(0, 5))
+    report = scaled_add.run({"x": x, "y": y}, {"z": np.empty_like(x)})
+    assert (report.errors, report.warnings, report.tiling.block_dim) == ([], [], 1)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(("plus", "doubled"), [(0, False), (5, False), (5, True)])
 @pytest.mark.parametrize("dtype", [np.float32, np.int32])

@@ -273,6 +273,9 @@ float sum_of_bfloat16(bfloat16_t a, bfloat16_t b) { return a + b; }  // not on a
 float product_of_bfloat16(bfloat16_t a) { return 2.0f * a; }  // not on ascend910b, ascend950: operator*: the scalar unit has none
 bool order_of_bfloat16(bfloat16_t a, bfloat16_t b) { return a < b; }  // not on ascend910b, ascend950: operator<: the scalar unit has none
 bool equality_of_bfloat16(bfloat16_t a) { return a == 0; }  // not on ascend910b, ascend950: operator==: the scalar unit has none
+void sum_in_bfloat16(bfloat16_t a) { a += 1.0f; }  // not on ascend910b, ascend950: operator+=: the scalar unit has none
+void sum_in_float(float a, bfloat16_t b) { a -= b; }  // not on ascend910b, ascend950: operator-=: the scalar unit has none
+float negative_bfloat16(bfloat16_t a) { return -a; }  // not on ascend910b, ascend950: operator-: the scalar unit has none
 float sum_of_floats(bfloat16_t a, bfloat16_t b) { return ToFloat(a) + ToFloat(b); }
 #endif
 

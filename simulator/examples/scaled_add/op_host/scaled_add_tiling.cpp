@@ -38,7 +38,8 @@ static ge::graphStatus TilingForScaledAdd(gert::TilingContext* context) {
     const uint64_t tileBytes = info->ubBytes / (tensors * kBuffers) / kAlignment * kAlignment;
     const int64_t elements = x.GetShapeSize();
     // Divide the elements among all cores. A tile has a multiple of 32 elements and fits into UB.
-    int64_t tile = (elements + info->cores - 1) / info->cores;
+    // A queue has no buffers of 0 bytes, so an empty tensor has a tile, too.
+    int64_t tile = (std::max<int64_t>(elements, 1) + info->cores - 1) / info->cores;
     tile = (tile + kAlignment - 1) / kAlignment * kAlignment;
     tile = std::min<int64_t>(tile, static_cast<int64_t>(tileBytes / typeBytes) / kAlignment * kAlignment);
 
@@ -50,7 +51,7 @@ static ge::graphStatus TilingForScaledAdd(gert::TilingContext* context) {
     data.SaveToBuffer(raw->GetData(), raw->GetCapacity());
     raw->SetDataSize(data.GetDataSize());
     context->SetTilingKey(hasBias ? 1 : 0);
-    const int64_t tiles = tile == 0 ? 1 : (elements + tile - 1) / tile;
+    const int64_t tiles = (elements + tile - 1) / tile;
     context->SetBlockDim(static_cast<uint32_t>(std::min<int64_t>(std::max<int64_t>(tiles, 1), info->cores)));
     context->GetWorkspaceSizes(1)[0] =
         platform_ascendc::PlatformAscendC(context->GetPlatformInfo()).GetLibApiWorkSpaceSize();
