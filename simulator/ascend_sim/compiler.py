@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
+import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import pairwise
+from itertools import takewhile
 from pathlib import Path
 
 from ascend_sim import folders
 from ascend_sim.errors import Unavailable, bad_value
-from ascend_sim.files import digest, is_own_folder, locked, unreadable
+from ascend_sim.files import cause_of, digest, is_own_folder, locked, unreadable
 from ascend_sim.launch_syntax import kernel_source
 from ascend_sim.library import DEFAULT_SOC, load
 
@@ -37,12 +38,7 @@ ORIG_DTYPES = {
     "int32_t": "DT_INT32",
     "int64_t": "DT_INT64",
 }
-_MOST_COMPILES = 5  # of a kernel whose files change during the compilation
-# A question for a header, with its name, or with no name if a macro has it.
-_HAS_INCLUDE = re.compile(rb"__has_include\s*\(\s*(?:[\"<]([^\">\n]+)|(?=\w))")
-_SEARCHES = ("-I", "-iquote", "-isystem", "-idirafter")
-_INCLUDE_PATHS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
-_COMPILER_REMEDY = "Install one (apt install g++) or name it: CXX=/path/to/g++."
+COMPILER_REMEDY = "Install one (apt install g++) or name it: CXX=/path/to/g++."
 
 
 class CompileFailed(RuntimeError):
@@ -60,14 +56,17 @@ def compiler() -> str:
         Unavailable: no compiler was found, or $CXX names none.
     """
     if named := os.environ.get("CXX", ""):
-        words = named.split()
+        try:
+            words = shlex.split(named)
+        except ValueError as error:  # a quotation without its end
+            raise Unavailable("C++ compiler", f"CXX is {named!r}: {error}", COMPILER_REMEDY) from None
         if not words or not shutil.which(words[0]):
-            raise Unavailable("C++ compiler", f"CXX names no program: {named!r}", _COMPILER_REMEDY)
+            raise Unavailable("C++ compiler", f"CXX names no program: {named!r}", COMPILER_REMEDY)
         return named
     for name in ("g++", "clang++", "c++"):
         if shutil.which(name):
             return name
-    raise Unavailable("C++ compiler", "none was found as g++, clang++ or c++", _COMPILER_REMEDY)
+    raise Unavailable("C++ compiler", "none was found as g++, clang++ or c++", COMPILER_REMEDY)
 
 
 def column_entry(kernel: str, soc: str, types: Mapping[str, str]) -> str:
@@ -117,9 +116,8 @@ def build(
 ) -> Path:
     """Compile a kernel source for an SoC into a shared library.
 
-    The folder caches the library: each combination of flags, source text and header texts is compiled once,
-    also across processes. A header that appears in an include folder, where another or none was found before,
-    is another combination.
+    The folder caches the library: each combination of compiler, flags and preprocessed text is compiled once,
+    also across processes.
 
     Args:
         source: the ``.cpp`` file, with one or more entries.
@@ -144,8 +142,9 @@ def build(
     # Do not resolve links: an include is found beside the link, not beside the file that it names.
     source = Path(os.path.abspath(source))
     folder = results_folder(folder)
-    command += ["-iquote", str(source.parent), str(kernel_source(source, folder)), *link_options()]
-    return compile_once(command, f"{source.stem}-{soc.lower()}", ".so", source, folder)
+    command += ["-iquote", str(source.parent)]
+    text = kernel_source(source, folder)
+    return compile_once(command, text, link_options(), f"{source.stem}-{soc.lower()}", ".so", source, folder)
 
 
 def kernel_command(
@@ -156,7 +155,7 @@ def kernel_command(
     flags: Sequence[str] = (),
 ) -> list[str]:
     """Return the command that compiles a kernel for an SoC, without its files."""
-    command = [*compiler().split(), *FLAGS, *flags, f"-D__CCE_AICORE__={AICORE[soc.lower()]}"]
+    command = [*shlex.split(compiler()), *FLAGS, *flags, f"-D__CCE_AICORE__={AICORE[soc.lower()]}"]
     command += [f"-D{name}={value}" for name, value in (defines or {}).items()]
     command += [f"-I{root}" for root in (folders.include(), *include)]
     return [*command, "-include", "tiling_prelude.h"]
@@ -173,83 +172,132 @@ def link_options() -> list[str]:
 
 def compile_once(
     command: Sequence[str],
-    stem: str,
+    text: Path | None,
+    link: Sequence[str],
+    name: str,
     suffix: str,
     source: Path,
     folder: str | os.PathLike[str] | None = None,
 ) -> Path:
-    """Run a compiler, or return its earlier result if neither the command nor any file has changed.
+    """Compile a text and link the result, or return the earlier result of the same preprocessed text.
+
+    The compiler preprocesses the text in every call, so that it finds the files that it includes today. It
+    compiles what it has preprocessed: a file that is saved meanwhile belongs to the next call.
 
     Args:
-        command: the compiler and its arguments, except those of the output.
-        stem, suffix: start and end of the result's name.
+        command: the compiler and its options.
+        text: the C++ source; None: there is nothing to compile.
+        link: the rest of the command: objects, libraries and options of the linker.
+        name, suffix: start and end of the result's name.
         source: the file that messages name.
         folder: of the results; by default this user's folder in the system's temporary folder.
 
     Raises:
         CompileFailed: the compiler failed.
+        OSError: the disk is full.
         ValueError: the folder cannot be written.
+        Unavailable: the compiler does not run.
     """
     target = results_folder(folder)
-    searched = _searched_folders(command)
-    key = [repr(list(command)), *(os.environ.get(name, "") for name in _INCLUDE_PATHS)]
-    stem = f"{stem}-{digest(''.join(key).encode(errors='surrogateescape'))}"
-    dependencies = target / f"{stem}.d"
-    with locked(target / f"{stem}.lock"):  # only one process at a time compiles a file
-        files = _digest_of_files(dependencies, searched)
-        if files is not None and (earlier := _whole_result(target, f"{stem}-{files}-", suffix)):
-            return earlier
-        unfinished, listed = target / f"{stem}.tmp", target / f"{stem}.d.tmp"
-        outputs = ["-MD", "-MF", str(listed), "-MT", "library", "-o", str(unfinished)]
-        try:
-            for _ in range(_MOST_COMPILES):
-                before = _digest_of_files(listed, searched) if listed.is_file() else None
-                unfinished.touch()
-                begin = unfinished.stat().st_mtime_ns  # by the clock of the files
-                _run_compiler([*command, *outputs], source, unfinished)
-                files = _digest_of_files(listed, searched)
-                # The result may have the old text of a file that was saved meanwhile.
-                if (files is not None and files == before) or not _changed_since(begin, listed):
-                    break
-            else:
-                raise CompileFailed(f"{source}: its files changed during {_MOST_COMPILES} compilations")
+    unfinished = tempfile.TemporaryDirectory(prefix=".unfinished-", dir=target, ignore_cleanup_errors=True)
+    with unfinished as private:
+        key, read = [repr([*command, text, *link]), *_states_of(command, link)], []
+        if text is not None:
+            preprocessed = Path(private) / f"{text.stem}.ii"
+            _compile([*command, "-E", str(text), "-o", str(preprocessed)], source, preprocessed)
+            key, read = [*key, digest(preprocessed.read_bytes())], [str(preprocessed)]
+        begin = f"{name}-{digest(chr(0).join(key).encode(errors='surrogateescape'))}-"
+        with locked(target / f"{begin}.lock"):  # only one process at a time compiles a text
+            if earlier := _whole_result(target, begin, suffix):
+                return earlier
+            made = Path(private) / f"result{suffix}"
+            _compile([*command, *read, *link, "-o", str(made)], source, made)
             # The digest of the result itself shows damage later.
-            contents = digest(unfinished.read_bytes())
-            result = target / f"{stem}-{files or 'unknown'}-{contents}{suffix}"
-            unfinished.replace(result)
-            if listed.is_file():  # a linker lists none
-                listed.replace(dependencies)
-        finally:
-            for left in (unfinished, listed):
-                left.unlink(missing_ok=True)
+            result = target / f"{begin}{digest(made.read_bytes())}{suffix}"
+            made.replace(result)
     return result
+
+
+def _states_of(command: Sequence[str], link: Sequence[str]) -> list[str]:
+    """Return texts that change with the files of a command: the size and time of the compiler and of programs
+    that call it, and the contents of objects, archives and lists of options (``@file``)."""
+    words = takewhile(lambda word: not word.startswith("-"), command)
+    programs = [Path(found).stat() for word in words if (found := shutil.which(word))]
+    lists = [Path(word[1:]) for word in (*command, *link) if word.startswith("@")]
+    read = [*lists, *(Path(word) for word in link if word.endswith((".o", ".a")))]
+    contents = [digest(path.read_bytes()) for path in read if path.is_file()]
+    return [*(f"{status.st_size} {status.st_mtime_ns}" for status in programs), *contents]
 
 
 def _whole_result(folder: Path, begin: str, suffix: str) -> Path | None:
     """Return an earlier result whose bytes have the digest in its name."""
     for name in os.listdir(folder):
         contents = name[len(begin) : len(name) - len(suffix)]
-        if name == f"{begin}{contents}{suffix}" and digest((folder / name).read_bytes()) == contents:
-            return folder / name
+        with suppress(OSError):  # no file, or one that cannot be read
+            if name == f"{begin}{contents}{suffix}" and digest((folder / name).read_bytes()) == contents:
+                return folder / name
     return None
 
 
-def _run_compiler(command: Sequence[str], source: Path, result: Path) -> None:
+def _compile(command: Sequence[str], source: Path, result: Path) -> None:
     """Run a compiler that writes ``result``.
 
     Raises:
         CompileFailed: it failed, or wrote no file.
         OSError: the disk is full.
+        Unavailable: it does not run.
     """
-    completed = subprocess.run(command, capture_output=True, text=True, errors="replace")
-    if completed.returncode != 0:
-        errors, full = completed.stderr, os.strerror(errno.ENOSPC)
-        if full in errors:
-            raise OSError(errno.ENOSPC, full, str(result.parent))
-        failed = f"{command[0]} ended with status {completed.returncode} and no message"
+    status, errors = run_compiler(command, result.parent)
+    if status != 0:
+        failed = f"{command[0]} ended with status {status} and no message"
         raise CompileFailed("\n".join([*_failed_assertions(errors, source), errors.strip() or failed]))
-    if not result.stat().st_size:
+    if not result.is_file() or not result.stat().st_size:
         raise CompileFailed(f"{command[0]} wrote no file: is it a C++ compiler?")
+
+
+def run_compiler(
+    command: Sequence[str], scratch: str | os.PathLike[str], seconds: float | None = None
+) -> tuple[int, str]:
+    """Run a compiler; return its status and its messages.
+
+    An exception, such as an interrupt, ends the compiler with the programs that it has started.
+
+    Args:
+        scratch: a folder for its temporary files.
+        seconds: how long it may run; None: without a limit.
+
+    Raises:
+        OSError: the disk is full.
+        Unavailable: the compiler does not run, or takes too long.
+    """
+    environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(scratch)}
+    try:
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=environment,
+            start_new_session=True,
+        )
+    except OSError as error:
+        cause = f"{command[0]} does not run: {cause_of(error)}"
+        raise Unavailable("C++ compiler", cause, COMPILER_REMEDY) from None
+    with process:
+        try:
+            _, errors = process.communicate(timeout=seconds)
+        except BaseException as error:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                took = f"{command[0]} takes more than {seconds} seconds"
+                raise Unavailable("C++ compiler", took, COMPILER_REMEDY) from None
+            raise
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if process.returncode != 0 and re.search(rf": {os.strerror(number)}$", errors, re.MULTILINE):
+            raise OSError(number, os.strerror(number), os.fspath(scratch))
+    return process.returncode, errors
 
 
 def _failed_assertions(errors: str, source: Path) -> list[str]:
@@ -299,55 +347,3 @@ def own_temporary_folder() -> Path:
     if not is_own_folder(folder):
         raise bad_value(f"{folder} must be a folder that only this user may write; pass folder=.")
     return folder
-
-
-def _files_of(dependencies: Path) -> list[Path] | None:
-    """Return the files that a make rule lists, in its order. None: the rule is not whole, or a file is
-    missing, for example because its name has a character that the rule cannot have."""
-    if not dependencies.is_file():
-        return []  # of a linker
-    _, colon, text = dependencies.read_text(errors="surrogateescape").partition(":")
-    if not colon:
-        return None
-    words = re.findall(r"(?:\\.|[^\\\s])+", text.replace("\\\n", " "))
-    files = [Path(re.sub(r"\\([\s#\\])", r"\1", word).replace("$$", "$")) for word in words]
-    return files if files and all(path.is_file() for path in files) else None
-
-
-def _changed_since(begin: int, dependencies: Path) -> bool:
-    """Return whether a file of a make rule, or a link to it, may have been saved or moved since a time."""
-    files = _files_of(dependencies) or []
-    links = {parent for path in files for parent in (path, *path.parents) if parent.is_symlink()}
-    found = [*(path.stat() for path in files), *(link.lstat() for link in links)]
-    return any(max(status.st_mtime_ns, status.st_ctime_ns) > begin for status in found)
-
-
-def _searched_folders(command: Sequence[str]) -> list[Path]:
-    """Return the folders in which a command and its environment let the compiler search headers."""
-    following = [Path(folder) for option, folder in pairwise(command) if option in _SEARCHES]
-    joined = [Path(word[len(o) :]) for word in command for o in _SEARCHES if word.startswith(o) and word != o]
-    paths = [os.environ.get(name, "").split(os.pathsep) for name in _INCLUDE_PATHS]
-    return [*following, *joined, *(Path(folder) for path in paths for folder in path if folder)]
-
-
-def _digest_of_files(dependencies: Path, searched: Sequence[Path]) -> str | None:
-    """Return a digest of the files that a make rule lists, in its order. It includes their contents, and the
-    places of files that the compiler may find for the same names or for ``__has_include``. None: they are not
-    known."""
-    listed = _files_of(dependencies)
-    if listed is None:
-        return None
-    contents = {path: path.read_bytes() for path in listed}
-    own = [path for path in contents if any(path.is_relative_to(folder) for folder in searched)]
-    names = {
-        str(path.relative_to(folder)) for path in own for folder in searched if path.is_relative_to(folder)
-    }
-    for path in own:
-        asked = _HAS_INCLUDE.findall(contents[path])
-        if any(not name for name in asked):
-            return None
-        names |= {os.fsdecode(name) for name in asked}
-    places = sorted({path.parent for path in own} | set(searched))
-    found = [f"{folder / name}" for name in sorted(names) for folder in places if (folder / name).is_file()]
-    hashes = b"".join(hashlib.sha256(text).digest() for text in contents.values())
-    return digest(hashes + "\n".join(found).encode(errors="surrogateescape"))

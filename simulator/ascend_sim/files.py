@@ -33,6 +33,7 @@ __all__ = [
     "replacing",
     "shared",
     "stream_to",
+    "text_file",
     "unwritable",
 ]
 
@@ -190,6 +191,16 @@ def _copy_permissions(target: Path, file: int) -> None:
     os.fchmod(file, stat.S_IMODE(status.st_mode) & 0o777)
     with suppress(OSError):  # without an access control list
         os.setxattr(file, _ACCESS_LIST, os.getxattr(target, _ACCESS_LIST))
+
+
+def text_file(folder: Path, stem: str, text: str, suffix: str = ".cpp") -> Path:
+    """Return a file of an existing folder that has this text. Its name has the text's digest; a file of this
+    name with another text is replaced."""
+    path, data = folder / f"{stem}-{digest(text.encode())}{suffix}", text.encode()
+    if not path.is_file() or path.read_bytes() != data:
+        with replacing(path, "wb") as stream:
+            stream.write(data)
+    return path
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from ascend_sim import elf
 from ascend_sim.compiler import AICORE, build, results_folder
 from ascend_sim.entry_parameters import EntryParameter, before_tiling, entry_parameters, packed_number
 from ascend_sim.errors import Unavailable, bad_type, bad_value
-from ascend_sim.files import digest, replacing
+from ascend_sim.files import text_file
 from ascend_sim.launch_syntax import kernel_source
 from ascend_sim.library import DEFAULT_SOC, Memory, Options, load
 
@@ -412,11 +412,7 @@ def _write_caller(source: Path, entry: str, folder: str | os.PathLike[str] | Non
         "uint8_t* const* addresses, const void* values) {\n"
         f"    ascend_sim::call_with_values(&{entry}, addresses, static_cast<const uint8_t*>(values));\n}}\n"
     )
-    caller = target / f"{source.stem}-{digest(text.encode())}.cpp"
-    if not caller.is_file():
-        with replacing(caller) as stream:
-            stream.write(text)
-    return caller
+    return text_file(target, source.stem, text)
 
 
 def _name_in_source(entry: str, defines: Mapping[str, str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ascend_sim.errors import bad_value
-from ascend_sim.files import digest, replacing
+from ascend_sim.files import text_file
 
 # Comments, strings and characters. The text <<< inside them is no launch.
 _COMMENT_OR_STRING = re.compile(
@@ -32,12 +32,8 @@ def kernel_source(source: Path, folder: Path) -> Path:
     if "<<<" not in text or (calls := rewritten(text, source.name)) == text:
         return source
     calls = f'#include "ascendc/launch_in_kernel.h"\n{line_directive(source)}{calls}'
-    copy = folder / f"{source.stem}-{digest(calls.encode())}{source.suffix}"
-    if not copy.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        with replacing(copy) as stream:
-            stream.write(calls)
-    return copy
+    folder.mkdir(parents=True, exist_ok=True)
+    return text_file(folder, source.stem, calls, source.suffix)
 
 
 def line_directive(source: Path) -> str:

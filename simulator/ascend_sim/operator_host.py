@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import tempfile
@@ -19,7 +20,6 @@ from typing import Any
 
 from ascend_sim import folders
 from ascend_sim.compiler import CompileFailed, compile_once, compiler
-from ascend_sim.files import digest
 
 _FLAGS = ("-std=c++17", "-O0", "-fPIC", "-fno-strict-aliasing", "-w")
 _COMPILE_JOBS = 2
@@ -39,23 +39,21 @@ def build_host(
         Unavailable: the simulator is not installed.
     """
     simulator_root = folders.root()
-    common = [*compiler().split(), *_FLAGS, *flags]
+    common = [*shlex.split(compiler()), *_FLAGS, *flags]
 
     def compile_source(source: Path) -> Path:
         # The last folder holds the simulator's headers that its copies of CANN's headers include.
         cann_include = simulator_root / "cann" / "include"
         include_folders = [cann_include, *include, *_own_folders(source), simulator_root]
-        command = [*common, *(f"-I{path}" for path in include_folders), "-c", str(source)]
-        return compile_once(command, f"{source.stem}-host", ".o", source, folder)
+        command = [*common, *(f"-I{path}" for path in include_folders)]
+        return compile_once(command, source, ["-c"], f"{source.stem}-host", ".o", source, folder)
 
     with ThreadPoolExecutor(_COMPILE_JOBS) as pool:
         objects = list(pool.map(compile_source, sources))
     libraries = [folders.archive(name) for name in ("ascend_sim_op_sources", "ascend_sim_host")]
-    contents = digest(b"".join(library.read_bytes() for library in libraries))
-    # The unused macro LIBRARIES makes compile_once link again after a change of the libraries.
-    command = [*common, *map(str, objects), *map(str, libraries), f"-DLIBRARIES={contents}"]
+    link = [*map(str, objects), *map(str, libraries)]
     try:
-        return compile_once(command, f"{sources[0].stem}-host", "", sources[0], folder)
+        return compile_once(common, None, link, f"{sources[0].stem}-host", "", sources[0], folder)
     except CompileFailed as error:
         raise CompileFailed(_explain_undefined(str(error))) from None
 

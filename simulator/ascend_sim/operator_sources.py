@@ -34,7 +34,7 @@ from ascend_sim.compiler import (
     results_folder,
 )
 from ascend_sim.errors import bad_value
-from ascend_sim.files import digest, replacing, unreadable
+from ascend_sim.files import digest, text_file, unreadable
 from ascend_sim.kernels import Kernel, KernelBroken, Report
 from ascend_sim.launch_syntax import kernel_source
 from ascend_sim.library import DEFAULT_SOC, Options, load
@@ -369,13 +369,10 @@ class OperatorSources:
             f"    ascend_sim::call_entry<{argument_count}>(&{entry}, addresses, "
             "static_cast<const int64_t*>(described));\n}\n"
         ).replace("#pragma once\n", "")
-        wrapper = self._folder / f"{self._source.stem}-{digest(wrapper_text.encode())}.cpp"
-        if not wrapper.is_file():
-            with replacing(wrapper) as stream:
-                stream.write(wrapper_text)
-        command = [*self._command(column), "-iquote", str(source.parent), str(wrapper), *link_options()]
-        stem = f"{self._source.stem}-{self.soc}"
+        wrapper = text_file(self._folder, self._source.stem, wrapper_text)
+        command = [*self._command(column), "-iquote", str(source.parent)]
+        name = f"{self._source.stem}-{self.soc}"
         try:
-            return compile_once(command, stem, ".so", source, self._folder)
+            return compile_once(command, wrapper, link_options(), name, ".so", source, self._folder)
         except CompileFailed as error:
             raise CompileFailed(self._layout.with_original_paths(str(error))) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import shlex
 import shutil
 import sys
 from collections.abc import Callable
@@ -28,7 +29,7 @@ def doctor() -> None:
     needed = [
         _piece("library", lambda: str(load().path)),
         _piece("headers", lambda: str(folders.include())),
-        _piece("compiler", lambda: shutil.which(compiler().split()[0]) or ""),
+        _piece("compiler", lambda: shutil.which(shlex.split(compiler())[0]) or ""),
     ]
     _piece("chips", lambda: ", ".join(dict.fromkeys(str(p["name"]) for p in load().profiles())))
     print("\nfor ascend-sim run:")

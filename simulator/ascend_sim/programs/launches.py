@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-import subprocess
+import stat
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ascend_sim import folders
-from ascend_sim.compiler import AICORE, CompileFailed, compile_soc, compiler
+from ascend_sim.compiler import AICORE, CompileFailed, compile_soc, compiler, run_compiler
 from ascend_sim.errors import bad_value
-from ascend_sim.files import unreadable, unwritable
+from ascend_sim.files import replacing, unreadable, unwritable
 from ascend_sim.launch_syntax import line_directive, rewritten
 
 __all__ = ["build_program"]
@@ -47,8 +48,10 @@ def build_program(
         The program's path.
 
     Raises:
-        CompileFailed: the compiler failed; the message holds its output.
+        CompileFailed: the compiler failed; the message holds its output. An earlier program stays.
         ValueError: a source cannot be read, a launch is incomplete, or there is no such SoC.
+        OSError: the disk is full.
+        Unavailable: the compiler does not run.
     """
     output = Path(output)
     paths = [Path(source) for source in sources]
@@ -77,9 +80,16 @@ def build_program(
             copy.write_text(line_directive(source.resolve()) + text)
             command.append(str(copy))
         # The archive has the host functions of library functions, such as GetGeluMaxMinTmpSize.
-        command += ["-o", str(output), str(folders.archive("ascend_sim_host")), *map(str, libraries)]
+        made = Path(folder) / "program"
+        command += ["-o", str(made), str(folders.archive("ascend_sim_host")), *map(str, libraries)]
         command += [f"-Wl,-rpath,{libraries[0].parent}", "-pthread"]
-        completed = subprocess.run(command, capture_output=True, text=True)
-    if completed.returncode != 0:
-        raise CompileFailed(completed.stderr)
+        status, errors = run_compiler(command, folder)
+        if status != 0:
+            raise CompileFailed(errors.strip() or f"{command[0]} ended with status {status} and no message")
+        if not made.is_file():
+            raise CompileFailed(f"{command[0]} wrote no file: is it a C++ compiler?")
+        with replacing(output, "wb") as stream:
+            stream.write(made.read_bytes())
+            if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                os.fchmod(stream.fileno(), made.stat().st_mode)
     return output

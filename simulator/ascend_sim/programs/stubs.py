@@ -12,8 +12,8 @@ import ctypes
 import hashlib
 import os
 import re
+import shlex
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ascend_sim.compiler import compiler
+from ascend_sim.compiler import COMPILER_REMEDY, compiler, run_compiler
 from ascend_sim.errors import Unavailable
 from ascend_sim.files import cause_of, is_own_folder
 from ascend_sim.programs.find_torch_npu import TorchNpu
@@ -41,6 +41,7 @@ _STATUS_SYMBOL = re.compile(r"^(acl(rt|mdl|op|prof|sys|dump)?(?!tdt)(?!Create|Ge
 STUBS = "libascend_sim_cann_stubs.so"
 COMPILE_SECONDS = 300
 _LIST = ".files"  # of a folder of the cache: the sizes and names of its other files
+_END_OF_LIST = "end\n"
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,7 @@ def cached_folder(name: str, make: Callable[[Path], None]) -> Path:
         raise _no_cache(folder.parent, "made", error) from None
     try:
         make(unfinished)
-        (unfinished / _LIST).write_text(_sizes_of_files(unfinished))
+        (unfinished / _LIST).write_text(_sizes_of_files(unfinished) + _END_OF_LIST)
         unfinished.chmod(0o755)
         if folder.is_dir() and not _is_whole(folder):
             damaged = unfinished.with_name(f"{unfinished.name}-damaged")
@@ -201,8 +202,9 @@ def _is_whole(folder: Path) -> bool:
     """Return whether a folder of the cache has all files that it was made with. Programs that tidy up caches
     remove some of them."""
     try:
-        listed = (line.split(" ", 1) for line in (folder / _LIST).read_text().splitlines())
-        return all((folder / name).stat().st_size == int(size) for size, name in listed)
+        text, whole, _ = (folder / _LIST).read_text().partition(_END_OF_LIST)
+        listed = (line.split(" ", 1) for line in text.splitlines())
+        return bool(whole) and all((folder / name).stat().st_size == int(size) for size, name in listed)
     except (OSError, ValueError):
         return False
 
@@ -226,26 +228,21 @@ def build(needs: Needs, library: Path, folder: Path) -> None:
     missing = sorted(set(needs.symbols) - Elf.read(library).defined)
     source = folder / "stubs.cpp"
     source.write_text(source_of(missing))
-    compile_so = [*compiler().split(), "-shared", "-fPIC", "-w"]
+    compile_so = [*shlex.split(compiler()), "-shared", "-fPIC", "-w"]
     cann_flags = [f"-L{library.parent}", "-Wl,--no-as-needed", f"-l:{library.name}"]
     flags = ["-O1", f"-Wl,-soname,{STUBS}", *cann_flags]
-    _compile([*compile_so, str(source), *flags, "-o", str(folder / STUBS)])
+    _compile([*compile_so, str(source), *flags, "-o", str(folder / STUBS)], folder)
     empty = folder / "empty.cpp"
     empty.write_text("")
     for soname in needs.sonames:
         flags = [*cann_flags, f"-L{folder}", f"-l:{STUBS}"]
-        _compile([*compile_so, str(empty), f"-Wl,-soname,{soname}", *flags, "-o", str(folder / soname)])
+        command = [*compile_so, str(empty), f"-Wl,-soname,{soname}", *flags, "-o", str(folder / soname)]
+        _compile(command, folder)
     empty.unlink()
 
 
-def _compile(command: list[str]) -> None:
-    try:
-        completed = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_SECONDS)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise Unavailable("C++ compiler", f"{command[0]} does not run: {error}", _COMPILER_REMEDY) from None
-    if completed.returncode != 0:
-        errors = "\n".join(completed.stderr.strip().splitlines()[:5])
-        raise Unavailable("C++ compiler", f"{command[0]} failed:\n{errors}", _COMPILER_REMEDY)
-
-
-_COMPILER_REMEDY = "Name one that compiles C++17 for this machine: CXX=/path/to/g++."
+def _compile(command: list[str], folder: Path) -> None:
+    status, errors = run_compiler(command, folder, COMPILE_SECONDS)
+    if status != 0:
+        first = "\n".join(errors.strip().splitlines()[:5])
+        raise Unavailable("C++ compiler", f"{command[0]} failed:\n{first}", COMPILER_REMEDY)
