@@ -14,6 +14,7 @@ from typing import IO, Annotated, Any
 import typer
 from ascend_sim import timeline_plot
 from ascend_sim.files import cause_of, replacing, stream_to
+from ascend_sim.termination import termination_as_interrupt
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -25,7 +26,6 @@ from npu_rope.bench.peers import is_wanted
 from npu_rope.bench.rope_rows import DTYPES, MODES
 from npu_rope.bench.run import PEERS, BenchOptions, Results, run
 from npu_rope.bench.targets import Figures
-from npu_rope.cli.termination import termination_as_interrupt
 from npu_rope.cli.usage import numbers, require_writable, usage_error
 from npu_rope.errors import BackendUnavailable
 from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlUnavailable, find_library_dir

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 from ascend_sim.files import replacing
+from ascend_sim.termination import termination_as_interrupt
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import (
@@ -25,7 +26,6 @@ from rich.progress import (
 )
 
 from npu_rope import backends
-from npu_rope.cli.termination import termination_as_interrupt
 from npu_rope.cli.usage import require_writable, usage_error
 from npu_rope.errors import BackendUnavailable
 from npu_rope.hardware.calls import OPERATORS

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from ascend_sim.termination import termination_as_interrupt
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from npu_rope import backends
 from npu_rope.cli.report import Detail, write_report
-from npu_rope.cli.termination import termination_as_interrupt
 from npu_rope.cli.usage import require_writable, usage_error
 from npu_rope.cli.validation_report import ValidationReport
 from npu_rope.errors import BackendUnavailable

@@ -29,7 +29,7 @@ FLAGS: tuple[str, ...] = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility
 FLAGS += ("-fno-strict-aliasing", "-fwrapv")
 # The stack of a core has 32,768 bytes, unless an option of CANN's compiler gives it more. Source: the page of
 # MindStudio on the detection of stack overflows (atlasopdev_16_0145).
-FLAGS += ("-Werror=frame-larger-than=32768",)
+FLAGS += ("-Wframe-larger-than=32768", "-Werror=frame-larger-than=32768")  # the second one is gcc's
 # The value of ORIG_DTYPE_X for each element type.
 ORIG_DTYPES = {
     "float": "DT_FLOAT",
@@ -38,6 +38,8 @@ ORIG_DTYPES = {
     "int32_t": "DT_INT32",
     "int64_t": "DT_INT64",
 }
+# Options with an argument, which may follow at once.
+_PREPROCESSING = ("-I", "-D", "-U", "-include", "-imacros", "-iquote", "-isystem", "-idirafter")
 COMPILER_REMEDY = "Install one (apt install g++) or name it: CXX=/path/to/g++."
 
 
@@ -211,11 +213,23 @@ def compile_once(
             if earlier := _whole_result(target, begin, suffix):
                 return earlier
             made = Path(private) / f"result{suffix}"
-            _compile([*command, *read, *link, "-o", str(made)], source, made)
+            _compile([*_without_preprocessing(command), *read, *link, "-o", str(made)], source, made)
             # The digest of the result itself shows damage later.
             result = target / f"{begin}{digest(made.read_bytes())}{suffix}"
             made.replace(result)
     return result
+
+
+def _without_preprocessing(command: Sequence[str]) -> list[str]:
+    """Return a command without the options of the preprocessor, which clang refuses for preprocessed text if
+    warnings are errors."""
+    kept, words = [], iter(command)
+    for word in words:
+        if word in _PREPROCESSING:
+            next(words, None)
+        elif not word.startswith(_PREPROCESSING):
+            kept.append(word)
+    return kept
 
 
 def _states_of(command: Sequence[str], link: Sequence[str]) -> list[str]:

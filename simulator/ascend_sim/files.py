@@ -188,9 +188,14 @@ def _copy_permissions(target: Path, file: int) -> None:
     """Give a new file the permissions of the one that it will replace, if both have one owner."""
     if not target.exists() or (status := target.stat()).st_uid != os.geteuid():
         return
+    try:
+        access = os.getxattr(target, _ACCESS_LIST)
+    except OSError:  # it has no access control list, but the new file may have one from its folder
+        with suppress(OSError):
+            os.removexattr(file, _ACCESS_LIST)
+    else:
+        os.setxattr(file, _ACCESS_LIST, access)
     os.fchmod(file, stat.S_IMODE(status.st_mode) & 0o777)
-    with suppress(OSError):  # without an access control list
-        os.setxattr(file, _ACCESS_LIST, os.getxattr(target, _ACCESS_LIST))
 
 
 def text_file(folder: Path, stem: str, text: str, suffix: str = ".cpp") -> Path:

@@ -6,7 +6,8 @@ set(ASCEND_SIM_KERNEL_OPTIMIZE -Og CACHE STRING
 # Do not treat the headers of an installed ascend_sim as system headers.
 set(CMAKE_NO_SYSTEM_FROM_IMPORTED ON)
 # Flags of every kernel, apart from its macros; ascend_sim/compiler.py has the same.
-set(ASCEND_SIM_KERNEL_FLAGS -ffp-contract=off -fno-strict-aliasing -fwrapv)
+set(ASCEND_SIM_KERNEL_FLAGS -ffp-contract=off -fno-strict-aliasing -fwrapv -Wframe-larger-than=32768
+  $<$<CXX_COMPILER_ID:GNU>:-Werror=frame-larger-than=32768>)
 
 # ascend_sim_add_package(<name> FOLDER <folder> OPERATORS <snake_case names...> SOCS <socs...>
 #                        DEFINITIONS <files...> LINK <targets...> KERNELS <folder>)

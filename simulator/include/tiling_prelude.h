@@ -11,6 +11,10 @@
 
 #include "ascendc/tiling_struct.h"
 
+#ifdef __clang__  // ascend_sim/compiler.py names gcc's option
+#pragma clang diagnostic error "-Wframe-larger-than"
+#endif
+
 #ifndef __CCE_AICORE__
 #error "__CCE_AICORE__ is not defined: compile kernels as ascend_sim.build does (220, 200 or 310)"
 #endif

@@ -3,6 +3,7 @@
 // signal after it.
 #include "src/faults.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -25,19 +26,27 @@ constexpr Fault kFaults[] = {{SIGFPE, "SIGFPE, as by a division of integers by z
                              {SIGSEGV, "SIGSEGV, as by an address outside all memory or endless recursion"},
                              {SIGBUS, "SIGBUS"},
                              {SIGILL, "SIGILL"}};
-struct sigaction g_previous[NSIG];
+struct sigaction g_previous[NSIG];  // the handler that the last installation found
+struct sigaction g_first[NSIG];     // the handler that the first one found; it cannot call report_fault() in turn
+bool g_has_first = false;
 std::atomic_flag g_installs = ATOMIC_FLAG_INIT;
-thread_local char g_running_name[256];
+std::atomic<bool> g_has_reported{false};  // since the last installation
 
-// Calls no function that takes a lock or memory: the kernel may have faulted inside one.
-void report_fault(int signal, siginfo_t* info, void*) {
-    sigaction(signal, &g_previous[signal], nullptr);
-    if (info->si_code <= 0) {  // another process or raise() has sent it
-        raise(signal);
-        return;
-    }
-    if (!kernel_runs()) return;  // the instruction faults again
-    const Machine& m = machine();
+// A thread that runs a kernel. The handler may not use thread-local memory, because a thread's first use allocates it.
+struct RunningThread {
+    std::atomic<pthread_t> thread{};
+    const RunningKernel* kernel = nullptr;  // only this thread uses it
+};
+RunningThread g_running[256];  // a fault of a kernel on more threads has no message
+
+RunningThread* running_thread() {
+    for (RunningThread& each : g_running)
+        if (each.thread.load() == pthread_self()) return &each;
+    return nullptr;
+}
+
+void write_message(int signal, const RunningKernel& kernel) {
+    const Machine& m = kernel.machine;
     const char* file = m.current.site.file ? m.current.site.file : "?";
     const char* slash = std::strrchr(file, '/');
     const char* api = m.current.api ? m.current.api : "kernel";
@@ -47,9 +56,25 @@ void report_fault(int signal, siginfo_t* info, void*) {
     char text[1024];
     const int length = std::snprintf(
         text, sizeof text, "[sim] %s %s:%d, core %d, %s: %s faults (%s): the process ends.\n", rule_id(Rule::End01),
-        slash ? slash + 1 : file, int(m.current.site.line), int(m.core), api, g_running_name, cause);
+        slash ? slash + 1 : file, int(m.current.site.line), int(m.core), api, kernel.name, cause);
     const size_t bytes = std::min(size_t(std::max(length, 0)), sizeof text - 1);
     if (write(STDERR_FILENO, text, bytes) < 0) return;
+}
+
+// Calls no function that takes a lock or memory: the thread may have faulted inside one.
+void report_fault(int signal, siginfo_t* info, void*) {
+    struct sigaction current = {};
+    sigaction(signal, nullptr, &current);
+    // A handler that was installed after this one may call this one, or install it again, when it has done its work.
+    const bool is_called_back = current.sa_sigaction != report_fault || g_has_reported;
+    const bool is_sent = info->si_code <= 0;  // by another process or raise()
+    const RunningKernel* const kernel = is_called_back || is_sent ? nullptr : running_kernel();
+    if (kernel) {
+        write_message(signal, *kernel);
+        g_has_reported = true;
+    }
+    sigaction(signal, is_called_back ? &g_first[signal] : &g_previous[signal], nullptr);
+    if (is_sent) raise(signal);  // otherwise the instruction faults again
 }
 
 // Programs may have replaced the handlers since the last launch.
@@ -62,8 +87,11 @@ void install_fault_handlers() {
         own.sa_sigaction = report_fault;
         own.sa_flags = SA_SIGINFO | SA_ONSTACK;
         g_previous[signal] = current;
+        if (!g_has_first) g_first[signal] = current;
         sigaction(signal, &own, nullptr);
     }
+    g_has_first = true;
+    g_has_reported = false;
     g_installs.clear();
 }
 
@@ -92,11 +120,28 @@ private:
 
 }  // namespace
 
-void report_faults_of(const char* kernel) {
+void prepare_to_report_faults() {
     static thread_local FaultStack stack;
     (void)stack;
     install_fault_handlers();
-    std::snprintf(g_running_name, sizeof g_running_name, "%s", kernel);
+}
+
+RunningKernel::RunningKernel(const char* name, const Machine& machine) : name(name), machine(machine) {
+    for (RunningThread& each : g_running) {
+        pthread_t none{};
+        if (!each.thread.compare_exchange_strong(none, pthread_self())) continue;
+        each.kernel = this;
+        return;
+    }
+}
+
+RunningKernel::~RunningKernel() {
+    if (RunningThread* const own = running_thread()) own->thread = pthread_t{};
+}
+
+const RunningKernel* running_kernel() {
+    const RunningThread* const own = running_thread();
+    return own ? own->kernel : nullptr;
 }
 
 }  // namespace ascend_sim

@@ -92,14 +92,13 @@ std::string kernel_name(const Job& job) {
     return is_known ? "the kernel " + std::string(info.dli_sname) : "the kernel";
 }
 
-thread_local const Job* g_running_job = nullptr;  // while its kernel runs on this thread
-
 // Other cores and the caller of a kernel that ends the process have not finished. The process must not end as if they
 // had, so it ends here, unless this thread runs no kernel.
 void end_if_kernel_calls(const char* function) {
-    if (!g_running_job) return;
-    const Machine& m = machine();
-    const std::string text = kernel_name(*g_running_job) + " calls " + function + ": the process ends.";
+    const RunningKernel* const kernel = running_kernel();
+    if (!kernel) return;
+    const Machine& m = kernel->machine;
+    const std::string text = std::string(kernel->name) + " calls " + function + ": the process ends.";
     const Report report = report_of(Rule::End01, m.current.api, m.current.site, m.core, text.c_str());
     std::fprintf(stderr, "[sim] %s\n", report.text.c_str());
     std::_Exit(1);
@@ -130,7 +129,6 @@ void CoreMemory::GiveBack::operator()(uint8_t* p) const {
 }
 
 Machine& machine() { return *g_machine; }
-bool kernel_runs() { return g_running_job != nullptr; }
 
 std::set<std::string> split_list(const char* list) {
     std::set<std::string> out;
@@ -171,7 +169,8 @@ Machine& Pass::prepare() {
     static thread_local Machine own;
     static thread_local ExitOfKernel exit_of_kernel;  // after `own`, so that it is destroyed first
     (void)exit_of_kernel;
-    report_faults_of(kernel_name(job_).c_str());
+    prepare_to_report_faults();
+    kernel_name_ = kernel_name(job_);
     g_machine = &own;
     Machine& m = own;
     const ascend_sim_launch& launch = *job_.launch;
@@ -269,14 +268,12 @@ void Pass::end_waiting(Machine& m, const Waiting& waiting) {
         static_cast<CoreContext&>(m) = std::move(core->context);
         core->fiber->resume();
     }
-    g_running_job = nullptr;
 }
 
 // The line is that of the core's last instruction.
 void Pass::report_exception(Machine& m, const char* what) const {
     try {
-        fatal_at(Rule::End01, m.current.api, m.current.site, "an exception leaves %s: %s.", kernel_name(job_).c_str(),
-                 what);
+        fatal_at(Rule::End01, m.current.api, m.current.site, "an exception leaves %s: %s.", kernel_name_.c_str(), what);
     } catch (const Stop&) {
     }
 }
@@ -317,9 +314,10 @@ void Pass::resume(Machine& m, RunningCore& core) {
         core.fiber->pause();
         if (ends_waits_) throw Stop{};
     };
-    g_running_job = &job_;
-    core.fiber->resume();
-    g_running_job = nullptr;
+    {
+        const RunningKernel running(kernel_name_.c_str(), m);
+        core.fiber->resume();
+    }
     if (failure_) std::rethrow_exception(failure_);
     if (core.fiber->has_ended()) return;
     const Machine::Numbers numbers{m.resumed_first, m.next_number, m.resumed_record};

@@ -72,6 +72,7 @@ private:
     void check_unwritten(Machine& m) const;
 
     const Job& job_;
+    std::string kernel_name_;
     PassKind kind_;
     Spoiling spoiling_;
     bool ends_waits_ = false;     // every wait ends its core

@@ -6,6 +6,7 @@ import math
 import re
 import struct
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,11 +53,12 @@ class KernelArgument:
     argument: Argument
     file: Path | None = None
 
-    def write(self) -> None:
-        """Write the result, if a file was named."""
+    def write(self, outputs: ExitStack) -> None:
+        """Write the result, if a file was named. The end of ``outputs`` replaces the file."""
         if self.file is not None and isinstance(self.argument, ArrayArgument):
-            with replacing(self.file, "wb") as stream:
-                np.save(_Pipe(stream), self.argument.array)
+            stream = outputs.enter_context(replacing(self.file, "wb"))
+            np.save(_Pipe(stream), self.argument.array)
+            stream.flush()
 
 
 def arguments_of(texts: Sequence[str], seed: int) -> list[KernelArgument]:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,8 +31,10 @@ from ascend_sim.library import DEFAULT_SOC, Options, figures_of
 from ascend_sim.operator_host import HostCodeFailed
 from ascend_sim.operator_sources import Tiling
 from ascend_sim.package import Refused
+from ascend_sim.termination import termination_as_interrupt
 
 FAILED = 1
+TRACED_CORES = 4
 _PANEL = "An operator by its definition"
 
 
@@ -136,7 +138,9 @@ def kernel(
         Path | None,
         typer.Option(help="Write the timeline, for ascend-sim trace, Perfetto or chrome://tracing."),
     ] = None,
-    cores: Annotated[int, typer.Option(min=0, help="Number of cores in the timeline; 0: all.")] = 4,
+    cores: Annotated[
+        int | None, typer.Option(min=0, help="Number of cores in the timeline; 0: all; default 4.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The seed of the random numbers in new inputs.")] = 0,
     json_: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
@@ -189,6 +193,11 @@ def kernel(
     sources += [("tiling", Path(text.removeprefix("@"))) for text in tiling or ()]
     if fault := shared(sources, trace=trace):
         raise usage_error(f"[sim] {fault}")
+    if cores is not None and trace is None:
+        raise usage_error(f"[sim] cores must be those of a timeline (--trace) but got {cores} without one.")
+    for folder in include or ():
+        if not folder.is_dir():
+            raise usage_error(f"[sim] include must be a folder but got {folder}.")
     try:
         reference_function = _reference_of(reference)
         tiling_values = Tiling(b"", tiling_key, block_dim, workspace)
@@ -201,7 +210,7 @@ def kernel(
                 # As in CANN: on for an operator's kernel, off for a kernel without a definition.
                 auto_sync=definition is not None if auto_sync is None else auto_sync,
                 trace_path=None if trace is None else str(unfinished_trace),
-                trace_cores=cores,
+                trace_cores=TRACED_CORES if cores is None else cores,
                 figures=figures_of(figure or ()),
             )
             if within > 0 and reference_function is None:
@@ -226,13 +235,14 @@ def kernel(
                     raise bad_value("definition must be given for generated_aclnn but got none.")
                 if not entry:
                     raise bad_value("entry must name the __global__ function but got nothing.")
-                compiled = compile(
-                    source,
-                    entry,
-                    soc=compile_soc(soc),
-                    defines=macros_of(define or ()),
-                    include=include or (),
-                )
+                with termination_as_interrupt():
+                    compiled = compile(
+                        source,
+                        entry,
+                        soc=compile_soc(soc),
+                        defines=macros_of(define or ()),
+                        include=include or (),
+                    )
                 tiling_values = replace(tiling_values, data=struct_of(tiling or ()))
                 kernel_arguments = arguments_of(arguments or (), seed)
                 outcome = _run_entry(compiled, kernel_arguments, tiling_values, options, reference_function)
@@ -240,12 +250,14 @@ def kernel(
             results = {f"argument {n}": argument.file for n, argument in enumerate(outcome.arguments)}
             if fault := shared(sources, trace=trace, **results):
                 raise bad_value(fault)
-            if trace is not None:
-                with unfinished_trace.open("rb") as written, replacing(trace, "wb") as stream:
-                    shutil.copyfileobj(written, stream)
-        for argument in outcome.arguments:
-            argument.write()
-        difference = outcome.difference(within)
+            difference = outcome.difference(within)
+            with ExitStack() as outputs:  # all files, or none if the disk is full
+                if trace is not None:
+                    stream = outputs.enter_context(replacing(trace, "wb"))
+                    shutil.copyfileobj(outputs.enter_context(unfinished_trace.open("rb")), stream)
+                    stream.flush()
+                for argument in outcome.arguments:
+                    argument.write(outputs)
     except KernelBroken as error:
         if json_:
             report = error.report
@@ -324,6 +336,9 @@ def _reference_of(text: str) -> Callable[..., Any] | None:
         found: Callable[..., Any] = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise bad_value(f"reference must be MODULE:FUNCTION but got {text}: {error}.") from None
+    except Exception as error:  # of the module's own code
+        cause = f"{type(error).__name__}: {error}"
+        raise bad_value(f"reference must be MODULE:FUNCTION but {module} raises {cause}.") from error
     except SystemExit as ended:
         raise bad_value(f"reference must be MODULE:FUNCTION but {module} exits with {ended.code}.") from None
 

@@ -18,6 +18,7 @@ from ascend_sim.kernels import ArrayArgument, In, InOut, Out, Sum
 from ascend_sim.library import DEFAULT_SOC, Options
 from ascend_sim.operator_definition import Definition
 from ascend_sim.operator_sources import OperatorSources, Tiling
+from ascend_sim.termination import termination_as_interrupt
 
 _SOURCE_SUFFIXES = (".cpp", ".cc", ".cxx")
 
@@ -82,17 +83,18 @@ def run_operator(
     for name, file in (("definition", files.definition), *(("tiling", Path(text)) for text in tilings)):
         if fault := unreadable(file):
             raise bad_value(f"{name} {fault}")
-    sources = OperatorSources(
-        files.source,
-        definition=files.definition,
-        tiling=tilings,
-        include=files.include,
-        soc=options.soc or DEFAULT_SOC,
-        operator=files.operator or None,
-        entry=files.entry or None,
-        auto_sync=False,  # options.auto_sync of the run decides
-        generated_aclnn=files.generated_aclnn,
-    )
+    with termination_as_interrupt():
+        sources = OperatorSources(
+            files.source,
+            definition=files.definition,
+            tiling=tilings,
+            include=files.include,
+            soc=options.soc or DEFAULT_SOC,
+            operator=files.operator or None,
+            entry=files.entry or None,
+            auto_sync=False,  # options.auto_sync of the run decides
+            generated_aclnn=files.generated_aclnn,
+        )
     call = _call_of(sources.definition, texts)
     inputs = {name: _copy_of(value) for name, value in call.inputs.items()}
     report = sources.run(
