@@ -30,7 +30,8 @@ struct sigaction g_previous[NSIG];  // the handler that the last installation fo
 struct sigaction g_first[NSIG];     // the handler that the first one found; it cannot call report_fault() in turn
 bool g_has_first = false;
 std::atomic_flag g_installs = ATOMIC_FLAG_INIT;
-std::atomic<bool> g_has_reported{false};  // since the last installation
+std::atomic<pthread_t> g_reporter{};  // the thread that has reported a fault
+constexpr int kMostSeconds = 10;      // in which the process ends after a report
 
 // A thread that runs a kernel. The handler may not use thread-local memory, because a thread's first use allocates it.
 struct RunningThread {
@@ -65,20 +66,23 @@ void write_message(int signal, const RunningKernel& kernel) {
 void report_fault(int signal, siginfo_t* info, void*) {
     struct sigaction current = {};
     sigaction(signal, nullptr, &current);
-    // A handler that was installed after this one may call this one, or install it again, when it has done its work.
-    const bool is_called_back = current.sa_sigaction != report_fault || g_has_reported;
     const bool is_sent = info->si_code <= 0;  // by another process or raise()
-    const RunningKernel* const kernel = is_called_back || is_sent ? nullptr : running_kernel();
-    if (kernel) {
-        write_message(signal, *kernel);
-        g_has_reported = true;
-    }
+    const RunningKernel* const kernel = is_sent ? nullptr : running_kernel();
+    pthread_t reporter{};
+    const bool reports = kernel && g_reporter.compare_exchange_strong(reporter, pthread_self());
+    if (reports) write_message(signal, *kernel);
+    if (kernel && !reports && reporter != pthread_self()) sleep(kMostSeconds);  // the process ends meanwhile
+    // A handler that was installed after this one may call this one, or install it again, when it has done its work.
+    const bool is_called_back = !reports && (current.sa_sigaction != report_fault || g_reporter != pthread_t{});
     sigaction(signal, is_called_back ? &g_first[signal] : &g_previous[signal], nullptr);
     if (is_sent) raise(signal);  // otherwise the instruction faults again
 }
 
 // Programs may have replaced the handlers since the last launch.
 void install_fault_handlers() {
+    pthread_t reporter = pthread_self();  // this thread has reported, and a handler of the program has gone on
+    g_reporter.compare_exchange_strong(reporter, pthread_t{});
+    if (g_reporter != pthread_t{}) return;  // the process ends
     if (g_installs.test_and_set()) return;  // another thread does
     for (const auto& [signal, text] : kFaults) {
         struct sigaction current = {};
@@ -91,7 +95,6 @@ void install_fault_handlers() {
         sigaction(signal, &own, nullptr);
     }
     g_has_first = true;
-    g_has_reported = false;
     g_installs.clear();
 }
 

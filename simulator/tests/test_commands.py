@@ -211,6 +211,11 @@ def test_integers_of_64_bits_are_compared_exactly(dtype, difference, monkeypatch
 @pytest.mark.parametrize(
     ("code", "message"),
     [
+        (
+            "def f(x, y) return x",
+            "must be MODULE:FUNCTION but bad_reference raises SyntaxError: expected ':'",
+        ),
+        ("1 / 0", "must be MODULE:FUNCTION but bad_reference raises ZeroDivisionError: division by zero."),
         ("import sys\nsys.exit(0)", "must be MODULE:FUNCTION but bad_reference exits with 0."),
         ("def f(x, y): raise SystemExit", "must return its results but exits with None."),
         ("def f(x, y): return int('a')", "must return its results but raises ValueError: invalid literal "),
@@ -229,6 +234,38 @@ def test_a_reference_that_returns_no_numbers_is_refused(code, message, monkeypat
     done = add(*VECTORS, *TILING, "--reference", "bad_reference:f")
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith(f"[sim] reference {message}")
+
+
+def test_outputs_are_all_written_or_none():
+    """The disk has room for the first output and not for the second one."""
+    Path("two.cpp").write_text(IDENTITY.replace("void same(GM_ADDR x,", "void two(GM_ADDR x, GM_ADDR more,"))
+    np.save("x.npy", np.ones(64, np.float32))
+    for name in ("first.npy", "second.npy", "trace.json"):
+        Path(name).write_text("earlier")
+    code = (
+        "import resource, signal, sys\nfrom ascend_sim.cli import main\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nlimit = resource.RLIMIT_FSIZE\n"
+        "import ascend_sim.cli.kernel as kernel\nreplacing = kernel.replacing\n"
+        "from ascend_sim.cli import arguments\nwrite = arguments.KernelArgument.write\n"
+        "def limited(self, outputs):\n    resource.setrlimit(limit, (2000, resource.getrlimit(limit)[1]))\n"
+        "    write(self, outputs)\narguments.KernelArgument.write = limited\nmain()\n"
+    )
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        "kernel",
+        "two.cpp",
+        "two",
+        "in:x.npy",
+        "part:float32[64]=first.npy",
+    ]
+    command += ["part:float32[4096]=second.npy", "-D", "TYPE=float", "--trace", "trace.json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert done.stderr == "[ascend-sim] output must fit on the disk but got: File too large.\n"
+    assert {Path(name).read_text() for name in ("first.npy", "second.npy", "trace.json")} == {"earlier"}
+    assert not list(Path().glob(".*.npy.*"))
 
 
 def test_a_result_is_written_to_a_pipe():

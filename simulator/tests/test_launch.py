@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes as C
 import re
+import shlex
 import shutil
 import signal
 import struct
@@ -173,11 +174,64 @@ def test_a_fault_is_reported_after_the_handlers_were_replaced(kernel_folder):
     code = code.replace(
         "print(", 'first = ascend_sim.Kernel(sys.argv[1], "exit_of_no_core", "ascend910b")\nprint(', 1
     )
-    for kernel, number in (("fault_inside_malloc", signal.SIGSEGV), ("endless_recursion", signal.SIGSEGV)):
+    for kernel, number in (
+        ("fault_inside_malloc_of_the_kernel", signal.SIGSEGV),
+        ("endless_recursion", signal.SIGSEGV),
+    ):
         command = [sys.executable, "-c", code, str(library), kernel]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert (done.returncode, done.stdout) == (-number, "launched\nreturned\n"), done.stderr
         assert done.stderr.startswith("[sim] SIM-END-01 kernel:0, core 0, kernel: the kernel ")
+
+
+def test_a_fault_inside_malloc_of_another_thread_ends_the_process(kernel_folder):
+    library = ascend_sim.build(mini_kernels.source("ends"), flags=["-O0"], folder=kernel_folder)
+    command = [sys.executable, "-c", ENDS, str(library), "fault_inside_malloc_of_a_thread"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGSEGV, "launched\n", "")
+
+
+# A handler that calls the one that was there before it.
+CALLING_HANDLER = """
+#include <csignal>
+#include <unistd.h>
+static struct sigaction previous;
+static void handle(int number, siginfo_t* info, void* context) {
+    if (write(2, "handled\\n", 8) < 0) return;
+    if (previous.sa_flags & SA_SIGINFO) previous.sa_sigaction(number, info, context);
+    else sigaction(number, &previous, nullptr);
+}
+extern "C" void install(int number) {
+    struct sigaction own = {};
+    own.sa_sigaction = handle;
+    own.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigaction(number, &own, &previous);
+}
+"""
+
+
+@pytest.mark.parametrize("launches_again", [False, True])
+@pytest.mark.parametrize("handler", ["faulthandler", "of C"])
+def test_a_handler_that_was_installed_after_a_launch_runs_once(
+    handler, launches_again, kernel_folder, tmp_path
+):
+    library = ascend_sim.build(mini_kernels.source("ends"), flags=["-O0"], folder=kernel_folder)
+    install, handled = "import faulthandler; faulthandler.enable()", "Fatal Python error"
+    if handler == "of C":
+        (tmp_path / "handler.cpp").write_text(CALLING_HANDLER)
+        command = [*shlex.split(compiler.compiler()), "-shared", "-fPIC", "handler.cpp", "-o", "handler.so"]
+        subprocess.run(command, cwd=tmp_path, check=True)
+        install = f"import ctypes; ctypes.CDLL('{tmp_path}/handler.so').install({int(signal.SIGSEGV)})"
+        handled = "handled\n"
+    first = 'ascend_sim.Kernel(sys.argv[1], "exit_of_no_core", "ascend910b").run(*map(ascend_sim.Part, X))'
+    code = f"import sys, ascend_sim, numpy as np\nX = np.zeros((2, 8), np.float32)\n{first}\n{install}\n"
+    # One core is launched once. Of two orders of several cores, both would fault.
+    code += f"{first}\n" * launches_again + ENDS.replace("block_dim=3", "block_dim=1")
+    command = [sys.executable, "-c", code, str(library), "address_outside_all_memory"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (-signal.SIGSEGV, "launched\n")
+    assert done.stderr.startswith("[sim] SIM-END-01 kernel:0, core 0, kernel: the kernel address_outside_all")
+    assert done.stderr.count(handled) == 1
 
 
 def test_sigterm_ends_a_loop_without_instructions(kernel_folder):

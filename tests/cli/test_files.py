@@ -4,6 +4,7 @@ import json
 import os
 import secrets
 import stat
+import struct
 
 import pytest
 from ascend_sim.files import json_of, replacing, unwritable
@@ -63,6 +64,24 @@ def test_a_file_that_is_replaced_keeps_its_permissions(mode, tmp_path):
         stream.write("text")
         assert [stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()] == [mode, mode]
     assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("text", mode)
+
+
+def test_a_file_that_is_replaced_gets_no_access_list_of_its_folder(tmp_path):
+    path, user, all_users = tmp_path / "x.json", 1234, 0xFFFFFFFF
+    path.touch()
+    path.chmod(0o640)
+    # Tag, permissions and number: the owner, a user, the group, the mask, others.
+    entries = ((1, 6, all_users), (2, 6, user), (4, 4, all_users), (16, 6, all_users), (32, 0, all_users))
+    access_list = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+    try:
+        os.setxattr(tmp_path, "system.posix_acl_default", access_list)
+    except OSError as error:
+        pytest.skip(f"the file system has no access control lists: {error.strerror}")
+    (tmp_path / "new").touch()
+    assert "system.posix_acl_access" in os.listxattr(tmp_path / "new")
+    with replacing(path) as stream:
+        stream.write("text")
+    assert (os.listxattr(path), stat.S_IMODE(path.stat().st_mode)) == ([], 0o640)
 
 
 def test_special_bits_are_not_kept(tmp_path):

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <stdexcept>
+#include <thread>
 
 #include "mini.h"
 
@@ -72,7 +73,7 @@ KERNEL(endless_recursion) {
 KERNEL(exit_of_no_core) {}
 
 // Faults while the thread holds the lock of malloc(), as after a write through a wrong pointer.
-KERNEL(fault_inside_malloc) {
+static void fault_inside_malloc() {
     uintptr_t* chunks[9];
     for (uintptr_t*& chunk : chunks) chunk = static_cast<uintptr_t*>(std::malloc(1024));
     uintptr_t* const last = static_cast<uintptr_t*>(std::malloc(1024));
@@ -81,6 +82,9 @@ KERNEL(fault_inside_malloc) {
     for (int i = 0; i < 9; ++i) chunks[i] = static_cast<uintptr_t*>(std::malloc(1024));
     std::free(last);
 }
+
+KERNEL(fault_inside_malloc_of_the_kernel) { fault_inside_malloc(); }
+KERNEL(fault_inside_malloc_of_a_thread) { std::thread(fault_inside_malloc).join(); }
 
 KERNEL(address_outside_all_memory) { *reinterpret_cast<volatile int32_t*>(uintptr_t(16)) = 1; }
 

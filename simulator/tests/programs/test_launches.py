@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -128,6 +129,28 @@ def test_an_error_of_the_compiler_names_the_source(folder):
     source.write_text('#include "acl/acl.h"\nint main() { return nothing; }\n')
     with pytest.raises(CompileFailed, match=rf"{source}:2:\d+: error:"):
         build_program([source], folder / "wrong")
+
+
+@pytest.mark.parametrize("fault", ["no main", "no UTF-8", "no room", "no output"])
+def test_a_program_that_is_not_made_leaves_the_earlier_one(folder, fault, monkeypatch):
+    source, program, script = folder / "bad.asc", folder / "earlier", folder / "compile.sh"
+    program.write_text("earlier")
+    program.chmod(0o640)
+    source.write_text("int main2() { return 0; }\n")
+    error, message = CompileFailed, "undefined reference to `main'"
+    if fault == "no UTF-8":
+        source.write_bytes(b'#error "\xff\xfe"\n')
+        message = "#error"
+    elif fault != "no main":
+        says = "ld: final link failed: No space left on device" if fault == "no room" else ""
+        error, message = (OSError, "No space left") if says else (CompileFailed, "wrote no file")
+        script.write_text(f"#!/bin/sh\necho '{says}' >&2\nexit {int(bool(says))}\n")
+        script.chmod(0o755)
+        monkeypatch.setenv("CXX", str(script))
+    with pytest.raises(error, match=message):
+        build_program([source], program)
+    assert (program.read_text(), stat.S_IMODE(program.stat().st_mode)) == ("earlier", 0o640)
+    assert not [path for path in folder.iterdir() if path.name.startswith(".")]
 
 
 @pytest.mark.parametrize(

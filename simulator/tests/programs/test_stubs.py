@@ -192,7 +192,10 @@ def test_the_later_of_two_builds_uses_the_first_one_s_libraries(torch_npu, libra
     assert list(cache.iterdir()) == [folder]
 
 
-@pytest.mark.parametrize("damage", ["no file", "a shorter file", "a link to nothing", "no list"])
+@pytest.mark.parametrize(
+    "damage",
+    ["no file", "a shorter file", "a link to nothing", "no list", "an empty list", "a shorter list"],
+)
 def test_a_damaged_folder_is_made_again(cache, damage, tmp_path):
     (tmp_path / "library").write_text("library")
 
@@ -210,8 +213,13 @@ def test_a_damaged_folder_is_made_again(cache, damage, tmp_path):
     elif damage == "a link to nothing":
         (folder / "link").unlink()
         (folder / "link").symlink_to(tmp_path / "nothing")
-    else:
+    elif damage == "no list":
         (folder / ".files").unlink()
+    else:
+        (folder / "link").unlink()
+        kept = {"an empty list": 0, "a shorter list": 1}[damage]
+        lines = (folder / ".files").read_text().splitlines(keepends=True)
+        (folder / ".files").write_text("".join(lines[:kept]))
     assert stubs.cached_folder("made", make) == folder
     assert (folder / "lib" / "a").read_text() == "a file"
     assert (folder / "link").read_text() == "library"
