@@ -33,7 +33,6 @@ __all__ = [
     "replacing",
     "shared",
     "stream_to",
-    "text_file",
     "unwritable",
 ]
 

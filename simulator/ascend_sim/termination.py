@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+__all__ = ["termination_as_interrupt"]
+
 
 @contextmanager
 def termination_as_interrupt() -> Iterator[None]:

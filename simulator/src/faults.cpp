@@ -3,7 +3,6 @@
 // signal after it.
 #include "src/faults.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <thread>
 
 #include "src/core.h"
 
@@ -30,19 +30,19 @@ struct sigaction g_previous[NSIG];  // the handler that the last installation fo
 struct sigaction g_first[NSIG];     // the handler that the first one found; it cannot call report_fault() in turn
 bool g_has_first = false;
 std::atomic_flag g_installs = ATOMIC_FLAG_INIT;
-std::atomic<pthread_t> g_reporter{};  // the thread that has reported a fault
-constexpr int kMostSeconds = 10;      // in which the process ends after a report
+std::atomic<std::thread::id> g_reporter{};  // the thread that has reported a fault
+constexpr int kMostSeconds = 10;            // in which the process ends after a report
 
 // A thread that runs a kernel. The handler may not use thread-local memory, because a thread's first use allocates it.
 struct RunningThread {
-    std::atomic<pthread_t> thread{};
+    std::atomic<std::thread::id> thread{};
     const RunningKernel* kernel = nullptr;  // only this thread uses it
 };
 RunningThread g_running[256];  // a fault of a kernel on more threads has no message
 
 RunningThread* running_thread() {
     for (RunningThread& each : g_running)
-        if (each.thread.load() == pthread_self()) return &each;
+        if (each.thread.load() == std::this_thread::get_id()) return &each;
     return nullptr;
 }
 
@@ -66,24 +66,26 @@ void write_message(int signal, const RunningKernel& kernel) {
 void report_fault(int signal, siginfo_t* info, void*) {
     struct sigaction current = {};
     sigaction(signal, nullptr, &current);
+    const std::thread::id self = std::this_thread::get_id();
     const bool is_sent = info->si_code <= 0;  // by another process or raise()
     const RunningKernel* const kernel = is_sent ? nullptr : running_kernel();
-    pthread_t reporter{};
-    const bool reports = kernel && g_reporter.compare_exchange_strong(reporter, pthread_self());
+    std::thread::id reporter{};
+    const bool reports = kernel && g_reporter.compare_exchange_strong(reporter, self);
     if (reports) write_message(signal, *kernel);
-    if (kernel && !reports && reporter != pthread_self()) sleep(kMostSeconds);  // the process ends meanwhile
+    if (kernel && !reports && reporter != self) sleep(kMostSeconds);  // the process ends meanwhile
     // A handler that was installed after this one may call this one, or install it again, when it has done its work.
-    const bool is_called_back = !reports && (current.sa_sigaction != report_fault || g_reporter != pthread_t{});
+    const bool is_called_back = !reports && (current.sa_sigaction != report_fault || g_reporter != std::thread::id{});
     sigaction(signal, is_called_back ? &g_first[signal] : &g_previous[signal], nullptr);
     if (is_sent) raise(signal);  // otherwise the instruction faults again
 }
 
 // Programs may have replaced the handlers since the last launch.
 void install_fault_handlers() {
-    pthread_t reporter = pthread_self();  // this thread has reported, and a handler of the program has gone on
-    g_reporter.compare_exchange_strong(reporter, pthread_t{});
-    if (g_reporter != pthread_t{}) return;  // the process ends
-    if (g_installs.test_and_set()) return;  // another thread does
+    // If this thread has reported a fault, a handler of the program has gone on.
+    std::thread::id self = std::this_thread::get_id();
+    g_reporter.compare_exchange_strong(self, std::thread::id{});
+    if (g_reporter != std::thread::id{}) return;  // the process ends
+    if (g_installs.test_and_set()) return;        // another thread does
     for (const auto& [signal, text] : kFaults) {
         struct sigaction current = {};
         if (sigaction(signal, nullptr, &current) != 0 || current.sa_sigaction == report_fault) continue;
@@ -131,15 +133,15 @@ void prepare_to_report_faults() {
 
 RunningKernel::RunningKernel(const char* name, const Machine& machine) : name(name), machine(machine) {
     for (RunningThread& each : g_running) {
-        pthread_t none{};
-        if (!each.thread.compare_exchange_strong(none, pthread_self())) continue;
+        std::thread::id none{};
+        if (!each.thread.compare_exchange_strong(none, std::this_thread::get_id())) continue;
         each.kernel = this;
         return;
     }
 }
 
 RunningKernel::~RunningKernel() {
-    if (RunningThread* const own = running_thread()) own->thread = pthread_t{};
+    if (RunningThread* const own = running_thread()) own->thread = std::thread::id{};
 }
 
 const RunningKernel* running_kernel() {
