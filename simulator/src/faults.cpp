@@ -4,18 +4,29 @@
 #include "src/faults.h"
 
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <memory>
-#include <thread>
 
 #include "src/core.h"
 
 namespace ascend_sim {
+
+// A thread that runs a kernel. The handler may not use thread-local memory, because a thread's first use allocates it.
+// The number of a thread is its own in all processes, so that the child of a fork does not take a thread of its parent
+// for one of its own.
+struct RunningThread {
+    std::atomic<long> number{0};
+    char kernel[256];  // only this thread uses it and the machine
+    const Machine* machine;
+};
+
 namespace {
 
 struct Fault {
@@ -30,24 +41,24 @@ struct sigaction g_previous[NSIG];  // the handler that the last installation fo
 struct sigaction g_first[NSIG];     // the handler that the first one found; it cannot call report_fault() in turn
 bool g_has_first = false;
 std::atomic_flag g_installs = ATOMIC_FLAG_INIT;
-std::atomic<std::thread::id> g_reporter{};  // the thread that has reported a fault
-constexpr int kMostSeconds = 10;            // in which the process ends after a report
+std::atomic<long> g_reporter{0};   // the thread that has reported a fault of the kernel that it runs
+std::atomic<int> g_calls_back{0};  // of other handlers, since the last installation
+constexpr int kMostCallsBack = 3;
+constexpr int kMostSeconds = 10;  // in which the process ends after a report
 
-// A thread that runs a kernel. The handler may not use thread-local memory, because a thread's first use allocates it.
-struct RunningThread {
-    std::atomic<std::thread::id> thread{};
-    const RunningKernel* kernel = nullptr;  // only this thread uses it
-};
 RunningThread g_running[256];  // a fault of a kernel on more threads has no message
 
-RunningThread* running_thread() {
+long thread_number() { return syscall(SYS_gettid); }
+bool is_thread_of_this_process(long number) { return syscall(SYS_tgkill, getpid(), number, 0) == 0; }
+
+RunningThread* running_thread(long number) {
     for (RunningThread& each : g_running)
-        if (each.thread.load() == std::this_thread::get_id()) return &each;
+        if (each.number.load() == number) return &each;
     return nullptr;
 }
 
-void write_message(int signal, const RunningKernel& kernel) {
-    const Machine& m = kernel.machine;
+void write_message(int signal, const RunningThread& thread) {
+    const Machine& m = *thread.machine;
     const char* file = m.current.site.file ? m.current.site.file : "?";
     const char* slash = std::strrchr(file, '/');
     const char* api = m.current.api ? m.current.api : "kernel";
@@ -57,35 +68,48 @@ void write_message(int signal, const RunningKernel& kernel) {
     char text[1024];
     const int length = std::snprintf(
         text, sizeof text, "[sim] %s %s:%d, core %d, %s: %s faults (%s): the process ends.\n", rule_id(Rule::End01),
-        slash ? slash + 1 : file, int(m.current.site.line), int(m.core), api, kernel.name, cause);
+        slash ? slash + 1 : file, int(m.current.site.line), int(m.core), api, thread.kernel, cause);
     const size_t bytes = std::min(size_t(std::max(length, 0)), sizeof text - 1);
     if (write(STDERR_FILENO, text, bytes) < 0) return;
+}
+
+// Forgets a report if its thread has ended, or belongs to the parent of this process.
+void forget_ended_reporter() {
+    long reporter = g_reporter;
+    if (reporter && !is_thread_of_this_process(reporter)) g_reporter.compare_exchange_strong(reporter, 0);
 }
 
 // Calls no function that takes a lock or memory: the thread may have faulted inside one.
 void report_fault(int signal, siginfo_t* info, void*) {
     struct sigaction current = {};
     sigaction(signal, nullptr, &current);
-    const std::thread::id self = std::this_thread::get_id();
+    const long self = thread_number();
     const bool is_sent = info->si_code <= 0;  // by another process or raise()
-    const RunningKernel* const kernel = is_sent ? nullptr : running_kernel();
-    std::thread::id reporter{};
-    const bool reports = kernel && g_reporter.compare_exchange_strong(reporter, self);
-    if (reports) write_message(signal, *kernel);
-    if (kernel && !reports && reporter != self) sleep(kMostSeconds);  // the process ends meanwhile
+    const RunningThread* const thread = is_sent ? nullptr : running_thread(self);
+    forget_ended_reporter();
+    long reporter = 0;
+    const bool reports = thread && g_reporter.compare_exchange_strong(reporter, self);
+    if (reports) write_message(signal, *thread);
+    if (thread && !reports && reporter != self) sleep(kMostSeconds);  // the process ends meanwhile
     // A handler that was installed after this one may call this one, or install it again, when it has done its work.
-    const bool is_called_back = !reports && (current.sa_sigaction != report_fault || g_reporter != std::thread::id{});
-    sigaction(signal, is_called_back ? &g_first[signal] : &g_previous[signal], nullptr);
+    const bool is_called_back = !reports && (current.sa_sigaction != report_fault || g_reporter != 0);
+    struct sigaction next = is_called_back ? g_first[signal] : g_previous[signal];
+    if (is_called_back && ++g_calls_back > kMostCallsBack) {
+        next = {};
+        next.sa_handler = SIG_DFL;
+    }
+    sigaction(signal, &next, nullptr);
     if (is_sent) raise(signal);  // otherwise the instruction faults again
 }
 
 // Programs may have replaced the handlers since the last launch.
 void install_fault_handlers() {
-    // If this thread has reported a fault, a handler of the program has gone on.
-    std::thread::id self = std::this_thread::get_id();
-    g_reporter.compare_exchange_strong(self, std::thread::id{});
-    if (g_reporter != std::thread::id{}) return;  // the process ends
+    forget_ended_reporter();
+    long self = thread_number();
+    g_reporter.compare_exchange_strong(self, 0);  // a handler of the program has gone on
+    if (g_reporter != 0) return;                  // the process ends
     if (g_installs.test_and_set()) return;        // another thread does
+    g_calls_back = 0;
     for (const auto& [signal, text] : kFaults) {
         struct sigaction current = {};
         if (sigaction(signal, nullptr, &current) != 0 || current.sa_sigaction == report_fault) continue;
@@ -131,22 +155,23 @@ void prepare_to_report_faults() {
     install_fault_handlers();
 }
 
-RunningKernel::RunningKernel(const char* name, const Machine& machine) : name(name), machine(machine) {
-    for (RunningThread& each : g_running) {
-        std::thread::id none{};
-        if (!each.thread.compare_exchange_strong(none, std::this_thread::get_id())) continue;
-        each.kernel = this;
-        return;
+RunningKernel::RunningKernel(const char* name, const Machine& machine) {
+    const long self = thread_number();
+    thread_ = running_thread(self);  // of a kernel that a handler of the program has left
+    for (size_t i = 0; !thread_ && i < std::size(g_running); ++i) {
+        long none = 0;
+        if (g_running[i].number.compare_exchange_strong(none, self)) thread_ = &g_running[i];
     }
+    if (!thread_) return;
+    std::snprintf(thread_->kernel, sizeof thread_->kernel, "%s", name);
+    thread_->machine = &machine;
 }
 
 RunningKernel::~RunningKernel() {
-    if (RunningThread* const own = running_thread()) own->thread = std::thread::id{};
-}
-
-const RunningKernel* running_kernel() {
-    const RunningThread* const own = running_thread();
-    return own ? own->kernel : nullptr;
+    if (!thread_) return;
+    long self = thread_->number;
+    thread_->number = 0;
+    g_reporter.compare_exchange_strong(self, 0);  // a handler of the program has mended the fault
 }
 
 }  // namespace ascend_sim

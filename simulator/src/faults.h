@@ -4,6 +4,7 @@
 namespace ascend_sim {
 
 struct Machine;
+struct RunningThread;
 
 // Lets a fault of a running kernel end the process after a message. Call it on the kernel's thread before each pass.
 void prepare_to_report_faults();
@@ -16,11 +17,8 @@ public:
     RunningKernel(const RunningKernel&) = delete;
     RunningKernel& operator=(const RunningKernel&) = delete;
 
-    const char* const name;
-    const Machine& machine;
+private:
+    RunningThread* thread_ = nullptr;
 };
-
-// The kernel that runs on this thread, or NULL. A signal handler may call it.
-const RunningKernel* running_kernel();
 
 }  // namespace ascend_sim

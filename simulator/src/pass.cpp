@@ -92,13 +92,14 @@ std::string kernel_name(const Job& job) {
     return is_known ? "the kernel " + std::string(info.dli_sname) : "the kernel";
 }
 
+thread_local const Job* g_running_job = nullptr;  // while its kernel runs on this thread
+
 // Other cores and the caller of a kernel that ends the process have not finished. The process must not end as if they
 // had, so it ends here, unless this thread runs no kernel.
 void end_if_kernel_calls(const char* function) {
-    const RunningKernel* const kernel = running_kernel();
-    if (!kernel) return;
-    const Machine& m = kernel->machine;
-    const std::string text = std::string(kernel->name) + " calls " + function + ": the process ends.";
+    if (!g_running_job) return;
+    const Machine& m = machine();
+    const std::string text = kernel_name(*g_running_job) + " calls " + function + ": the process ends.";
     const Report report = report_of(Rule::End01, m.current.api, m.current.site, m.core, text.c_str());
     std::fprintf(stderr, "[sim] %s\n", report.text.c_str());
     std::_Exit(1);
@@ -268,6 +269,7 @@ void Pass::end_waiting(Machine& m, const Waiting& waiting) {
         static_cast<CoreContext&>(m) = std::move(core->context);
         core->fiber->resume();
     }
+    g_running_job = nullptr;
 }
 
 // The line is that of the core's last instruction.
@@ -316,7 +318,9 @@ void Pass::resume(Machine& m, RunningCore& core) {
     };
     {
         const RunningKernel running(kernel_name_.c_str(), m);
+        g_running_job = &job_;
         core.fiber->resume();
+        g_running_job = nullptr;
     }
     if (failure_) std::rethrow_exception(failure_);
     if (core.fiber->has_ended()) return;
