@@ -327,14 +327,18 @@ install_newest() {
   pip_install --upgrade "torch==$TORCH_VERSION" "${names[@]}"
 }
 
+require_choice_of_packages() {
+  case "${NPU_ROPE_PACKAGES:-}" in
+    "" | newest) ;;
+    *) die "NPU_ROPE_PACKAGES must be newest or unset but got $NPU_ROPE_PACKAGES." ;;
+  esac
+}
+
 # packages_step NAME EXTRA TEXT
 packages_step() {
   local text="$3"
-  case "${NPU_ROPE_PACKAGES:-}" in
-    "") ;;
-    newest) text="$3, newest versions" ;;
-    *) die "NPU_ROPE_PACKAGES must be newest or unset but got $NPU_ROPE_PACKAGES." ;;
-  esac
+  require_choice_of_packages
+  [ -z "${NPU_ROPE_PACKAGES:-}" ] || text="$3, newest versions"
   pip_step "$1" "$(hash_of "$ROOT/pyproject.toml" "$ROOT/simulator/pyproject.toml" "$PACKAGES" "$text")" "$text" \
     install_packages "$2" || die "the packages could not be installed." "Is a package registry reachable?" \
     "If a package has no file for this Python: NPU_ROPE_PACKAGES=newest installs the newest versions, without hashes."
@@ -460,6 +464,7 @@ setup() {
   cd "$ROOT" || exit 1
   require_writable "$ROOT" "Copy the checkout to such a folder and run the command there."
   require_compiler
+  require_choice_of_packages
   lock_checkout
   next step_venv
   export PATH="$VENV/bin:$PATH" VIRTUAL_ENV="$VENV"

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import takewhile
@@ -38,8 +39,14 @@ ORIG_DTYPES = {
     "int32_t": "DT_INT32",
     "int64_t": "DT_INT64",
 }
-# Options with an argument, which may follow at once.
-_PREPROCESSING = ("-I", "-D", "-U", "-include", "-imacros", "-iquote", "-isystem", "-idirafter")
+_UNFINISHED = ".unfinished-"  # begin of the name of a compilation's folder
+_ABANDONED_SECONDS = 24 * 3600
+_INCBIN = re.compile(rb'\.incbin\s+\\?"([^"\\\n]+)')  # files that the assembler reads
+_SOURCES = (".c", ".cc", ".cpp", ".cxx")
+# Changes of the options for clang: it gets no option of gcc's, and no warning about one that has no effect in
+# the preprocessor or after it. The character # keeps it from printing them.
+_FOR_CLANG = "# x-Werror=frame-larger-than=32768 +-Wno-unused-command-line-argument"
+_running: set[int] = set()  # process groups of compilers
 COMPILER_REMEDY = "Install one (apt install g++) or name it: CXX=/path/to/g++."
 
 
@@ -140,6 +147,10 @@ def build(
         raise bad_value(f"soc must be one of {', '.join(AICORE)} but got {soc}.")
     if fault := unreadable(Path(source)):
         raise bad_value(f"source {fault}")
+    if another := next(
+        (flag for flag in flags if Path(flag).suffix in _SOURCES and Path(flag).is_file()), None
+    ):
+        raise bad_value(f"flags must have no source but got {another}: include it in {Path(source).name}.")
     command = kernel_command(soc, defines=defines, include=include, flags=flags)
     # Do not resolve links: an include is found beside the link, not beside the file that it names.
     source = Path(os.path.abspath(source))
@@ -201,46 +212,56 @@ def compile_once(
         Unavailable: the compiler does not run.
     """
     target = results_folder(folder)
-    unfinished = tempfile.TemporaryDirectory(prefix=".unfinished-", dir=target, ignore_cleanup_errors=True)
+    _remove_abandoned(target)
+    unfinished = tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=target, ignore_cleanup_errors=True)
     with unfinished as private:
         key, read = [repr([*command, text, *link]), *_states_of(command, link)], []
         if text is not None:
             preprocessed = Path(private) / f"{text.stem}.ii"
-            _compile([*command, "-E", str(text), "-o", str(preprocessed)], source, preprocessed)
-            key, read = [*key, digest(preprocessed.read_bytes())], [str(preprocessed)]
+            read = ["-x", "c++", str(text), "-x", "none"]
+            _compile([*command, "-E", *read, "-o", str(preprocessed)], source, preprocessed)
+            contents = preprocessed.read_bytes()
+            included = [Path(os.fsdecode(name)) for name in _INCBIN.findall(contents)]
+            key += [digest(contents), *(digest(path.read_bytes()) for path in included if path.is_file())]
+            read = [str(preprocessed)]
         begin = f"{name}-{digest(chr(0).join(key).encode(errors='surrogateescape'))}-"
         with locked(target / f"{begin}.lock"):  # only one process at a time compiles a text
             if earlier := _whole_result(target, begin, suffix):
                 return earlier
             made = Path(private) / f"result{suffix}"
-            _compile([*_without_preprocessing(command), *read, *link, "-o", str(made)], source, made)
+            try:
+                _compile([*command, *read, *link, "-o", str(made)], source, made)
+            except CompileFailed:
+                if text is not None:  # messages about macros need the text before the preprocessor
+                    _compile(
+                        [*command, "-x", "c++", str(text), "-x", "none", *link, "-o", str(made)], source, made
+                    )
+                raise
             # The digest of the result itself shows damage later.
             result = target / f"{begin}{digest(made.read_bytes())}{suffix}"
             made.replace(result)
     return result
 
 
-def _without_preprocessing(command: Sequence[str]) -> list[str]:
-    """Return a command without the options of the preprocessor, which clang refuses for preprocessed text if
-    warnings are errors."""
-    kept, words = [], iter(command)
-    for word in words:
-        if word in _PREPROCESSING:
-            next(words, None)
-        elif not word.startswith(_PREPROCESSING):
-            kept.append(word)
-    return kept
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the files of compilations that were killed more than a day ago."""
+    for path in folder.glob(f"{_UNFINISHED}*"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _states_of(command: Sequence[str], link: Sequence[str]) -> list[str]:
     """Return texts that change with the files of a command: the size and time of the compiler and of programs
-    that call it, and the contents of objects, archives and lists of options (``@file``)."""
-    words = takewhile(lambda word: not word.startswith("-"), command)
-    programs = [Path(found).stat() for word in words if (found := shutil.which(word))]
-    lists = [Path(word[1:]) for word in (*command, *link) if word.startswith("@")]
-    read = [*lists, *(Path(word) for word in link if word.endswith((".o", ".a")))]
-    contents = [digest(path.read_bytes()) for path in read if path.is_file()]
-    return [*(f"{status.st_size} {status.st_mtime_ns}" for status in programs), *contents]
+    that call it, and the contents of the files that other words name (``x.o``, ``@x``, ``-specs=x``).
+    Shared libraries do not count, because the result has their names only."""
+    programs = list(takewhile(lambda word: not word.startswith("-"), command))
+    found = [Path(path).stat() for word in programs if (path := shutil.which(word))]
+    words = [*command[len(programs) :], *link]
+    named = [Path(part) for word in words for part in (word, word.removeprefix("@"), word.partition("=")[2])]
+    read = dict.fromkeys(path for path in named if path.suffix != ".so" and os.path.isfile(path))
+    contents = [digest(path.read_bytes()) for path in read]
+    return [*(f"{status.st_size} {status.st_mtime_ns}" for status in found), *contents]
 
 
 def _whole_result(folder: Path, begin: str, suffix: str) -> Path | None:
@@ -285,6 +306,7 @@ def run_compiler(
         Unavailable: the compiler does not run, or takes too long.
     """
     environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(scratch)}
+    environment.setdefault("CCC_OVERRIDE_OPTIONS", _FOR_CLANG)
     try:
         process = subprocess.Popen(
             command,
@@ -299,19 +321,32 @@ def run_compiler(
         cause = f"{command[0]} does not run: {cause_of(error)}"
         raise Unavailable("C++ compiler", cause, COMPILER_REMEDY) from None
     with process:
+        _running.add(process.pid)
         try:
             _, errors = process.communicate(timeout=seconds)
         except BaseException as error:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _end(process.pid)
             if isinstance(error, subprocess.TimeoutExpired):
                 took = f"{command[0]} takes more than {seconds} seconds"
                 raise Unavailable("C++ compiler", took, COMPILER_REMEDY) from None
             raise
+        finally:
+            _running.discard(process.pid)
     for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         if process.returncode != 0 and re.search(rf": {os.strerror(number)}$", errors, re.MULTILINE):
             raise OSError(number, os.strerror(number), os.fspath(scratch))
     return process.returncode, errors
+
+
+def end_compilers() -> None:
+    """End all compilers, those of other threads too: the command ends."""
+    for group in tuple(_running):
+        _end(group)
+
+
+def _end(group: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
 
 
 def _failed_assertions(errors: str, source: Path) -> list[str]:

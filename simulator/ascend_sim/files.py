@@ -11,8 +11,8 @@ import secrets
 import shutil
 import stat
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -181,6 +181,23 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+def write_together(outputs: Sequence[tuple[Path, Callable[[IO[bytes]], None]]]) -> None:
+    """Write files, each by its function: all or, if one cannot be written, none.
+
+    Devices and pipes follow, one after the other, because their readers may wait for the end of one.
+    """
+    with ExitStack() as files:
+        for path, write in outputs:
+            if not _is_special(path):
+                stream = files.enter_context(replacing(path, "wb"))
+                write(stream)
+                stream.flush()
+    for path, write in outputs:
+        if _is_special(path):
+            with replacing(path, "wb") as stream:
+                write(stream)
 
 
 def _copy_permissions(target: Path, file: int) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ascend_sim import folders
-from ascend_sim.compiler import CompileFailed, compile_once, compiler
+from ascend_sim.compiler import CompileFailed, compile_once, compiler, end_compilers
 
 _FLAGS = ("-std=c++17", "-O0", "-fPIC", "-fno-strict-aliasing", "-w")
 _COMPILE_JOBS = 2
@@ -49,7 +49,12 @@ def build_host(
         return compile_once(command, source, ["-c"], f"{source.stem}-host", ".o", source, folder)
 
     with ThreadPoolExecutor(_COMPILE_JOBS) as pool:
-        objects = list(pool.map(compile_source, sources))
+        try:
+            objects = list(pool.map(compile_source, sources))
+        except (KeyboardInterrupt, SystemExit):
+            pool.shutdown(wait=False, cancel_futures=True)
+            end_compilers()
+            raise
     libraries = [folders.archive(name) for name in ("ascend_sim_op_sources", "ascend_sim_host")]
     link = [*map(str, objects), *map(str, libraries)]
     try:

@@ -245,10 +245,9 @@ def test_outputs_are_all_written_or_none():
     code = (
         "import resource, signal, sys\nfrom ascend_sim.cli import main\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nlimit = resource.RLIMIT_FSIZE\n"
-        "import ascend_sim.cli.kernel as kernel\nreplacing = kernel.replacing\n"
         "from ascend_sim.cli import arguments\nwrite = arguments.KernelArgument.write\n"
-        "def limited(self, outputs):\n    resource.setrlimit(limit, (2000, resource.getrlimit(limit)[1]))\n"
-        "    write(self, outputs)\narguments.KernelArgument.write = limited\nmain()\n"
+        "def limited(self, stream):\n    resource.setrlimit(limit, (2000, resource.getrlimit(limit)[1]))\n"
+        "    write(self, stream)\narguments.KernelArgument.write = limited\nmain()\n"
     )
     command = [
         sys.executable,
@@ -266,6 +265,19 @@ def test_outputs_are_all_written_or_none():
     assert done.stderr == "[ascend-sim] output must fit on the disk but got: File too large.\n"
     assert {Path(name).read_text() for name in ("first.npy", "second.npy", "trace.json")} == {"earlier"}
     assert not list(Path().glob(".*.npy.*"))
+
+
+def test_results_are_written_to_two_pipes_whose_reader_reads_one_after_the_other():
+    for name in ("first", "second"):
+        os.mkfifo(name)
+    command = [sys.executable, "-m", "ascend_sim", "kernel", "two.cpp", "two", "in:float32[64]"]
+    command += ["out:float32[64]=first", "part:float32[64]=second", "-D", "TYPE=float"]
+    Path("two.cpp").write_text(
+        IDENTITY.replace("GM_ADDR y,", "GM_ADDR y, GM_ADDR more,").replace("same", "two")
+    )
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        lengths = [len(Path(name).read_bytes()) for name in ("first", "second")]
+    assert (process.returncode, lengths) == (0, [384, 384])
 
 
 def test_a_result_is_written_to_a_pipe():

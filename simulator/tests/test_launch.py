@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes as C
+import os
 import re
 import shlex
 import shutil
@@ -232,6 +233,74 @@ def test_a_handler_that_was_installed_after_a_launch_runs_once(
     assert (done.returncode, done.stdout) == (-signal.SIGSEGV, "launched\n")
     assert done.stderr.startswith("[sim] SIM-END-01 kernel:0, core 0, kernel: the kernel address_outside_all")
     assert done.stderr.count(handled) == 1
+
+
+FORKS = """
+import os, sys, threading, ascend_sim, numpy as np
+def run(name, **options):
+    kernel = ascend_sim.Kernel(sys.argv[1], name, "ascend910b")
+    kernel.run(*map(ascend_sim.Part, np.zeros((2, 8), np.float32)), **options)
+run("exit_of_no_core")
+thread = threading.Thread(target=run, args=["second_without_instructions"])
+thread.start()
+if child := os.fork():
+    thread.join()
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+else:
+    for blocks in (1, 2, 3):
+        run("exit_of_no_core", block_dim=blocks)
+        other = threading.Thread(target=run, args=["exit_of_no_core"])
+        other.start()
+        other.join()
+    run(sys.argv[2])
+    os._exit(7)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "status"), [("exit_of_no_core", 7), ("address_outside_all_memory", -signal.SIGSEGV)]
+)
+def test_a_fork_while_a_kernel_runs_launches_and_reports_faults(kernel, status, kernel_folder):
+    library = ascend_sim.build(mini_kernels.source("ends"), flags=["-O0"], folder=kernel_folder)
+    command = [sys.executable, "-W", "ignore", "-c", FORKS, str(library), kernel]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, f"{status}\n"), done.stderr
+    assert done.stderr.count("faults (SIGSEGV") == (status < 0)
+
+
+# A handler that maps memory at the address of the fault and returns, so that the kernel goes on.
+MENDING_HANDLER = """
+#include <csignal>
+#include <sys/mman.h>
+static void handle(int, siginfo_t*, void*) {
+    mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+extern "C" void install() {
+    struct sigaction own = {};
+    own.sa_sigaction = handle;
+    own.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigaction(SIGSEGV, &own, nullptr);
+}
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser maps the address 0")
+def test_the_next_fault_after_one_that_a_handler_has_mended_is_reported_at_once(kernel_folder, tmp_path):
+    library = ascend_sim.build(mini_kernels.source("ends"), flags=["-O0"], folder=kernel_folder)
+    (tmp_path / "handler.cpp").write_text(MENDING_HANDLER)
+    command = [*shlex.split(compiler.compiler()), "-shared", "-fPIC", "handler.cpp", "-o", "handler.so"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    code = (
+        f"import ctypes, sys, threading, ascend_sim, numpy as np\nctypes.CDLL('{tmp_path}/handler.so').install()\n"
+        "first = ascend_sim.Kernel(sys.argv[1], 'address_outside_all_memory', 'ascend910b')\n"
+        "X = np.zeros((2, 8), np.float32)\n"
+        "thread = threading.Thread(target=lambda: first.run(*map(ascend_sim.Part, X)))\n"
+        "thread.start()\nthread.join()\nprint('mended', flush=True)\n" + ENDS
+    )
+    command = [sys.executable, "-c", code, str(library), "division_by_zero_of_the_last_core"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=9, check=False)
+    assert (done.returncode, done.stdout) == (-signal.SIGFPE, "mended\nlaunched\n"), done.stderr
+    assert [line.partition("faults (")[2][:7] for line in done.stderr.splitlines()] == ["SIGSEGV", "SIGFPE,"]
 
 
 def test_sigterm_ends_a_loop_without_instructions(kernel_folder):

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import ml_dtypes
@@ -167,3 +172,21 @@ def test_a_reference_must_return_the_outputs():
     write("bad.py", "def f(x, y): return x")
     done = scaled_add(*INPUTS, *OUTPUT, "--reference", "bad:f")
     assert done.stderr == "[sim] reference must return a dict of z but got ndarray.\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_the_compilers_of_the_host_code(number, tmp_path):
+    script, started = tmp_path / "compile.sh", tmp_path / "started"
+    script.write_text(f"#!/bin/sh\ntouch {started}\nexec sleep 60\n")
+    script.chmod(0o755)
+    command = [sys.executable, "-m", "ascend_sim", "kernel", KERNEL, *DEFINITION, *TILING, *INPUTS, *OUTPUT]
+    environment = {**os.environ, "CXX": str(script), "TMPDIR": str(tmp_path)}
+    command = list(map(str, command))
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        while not started.exists():
+            time.sleep(0.01)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (130, "[ascend-sim] interrupted.\n")
+    (results,) = tmp_path.glob("ascend_sim-*")
+    assert {path.suffix for path in results.iterdir()} <= {".lock"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import stat
@@ -181,7 +182,8 @@ def test_an_interrupt_ends_the_compiler_and_leaves_no_file(project, monkeypatch)
 
 
 @pytest.mark.parametrize(
-    "form", ["absolute", "has_include and a comment", "include from here", "options", "compiler"]
+    "form",
+    ["absolute", "has_include and a comment", "include from here", "options", "compiler", "object", "incbin"],
 )
 def test_whatever_the_compiler_reads_gives_another_library(project, form, monkeypatch, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
@@ -205,6 +207,22 @@ def test_whatever_the_compiler_reads_gives_another_library(project, form, monkey
         change, after = project / "options", "-DFACTOR=3"
         change.write_text("-DFACTOR=2")
         options = {"more": [f"@{change}"]}
+    elif form == "incbin":
+        assembler = r".section .rodata\nfactor: .incbin \"factor.txt\"\n.byte 0\n.text"
+        hidden = '__attribute__((visibility("hidden")))'
+        text = f'__asm__("{assembler}");\nextern "C" {hidden} const char factor[];\n'
+        (project / "factor.h").write_text(f"{text}#define FACTOR (factor[0] - '0')\n")
+        change, after = project / "factor.txt", "3"
+        change.write_text("2")
+    elif form == "object":
+        (project / "factor.h").write_text("int factor();\n#define FACTOR factor()\n")
+        for number in (3, 2):
+            (elsewhere / "factor.cpp").write_text(f"int factor() {{ return {number}; }}\n")
+            command = [*shlex.split(compiler.compiler()), "-fPIC", "-c", "factor.cpp", "-o", f"{number}.o"]
+            subprocess.run(command, cwd=elsewhere, check=True)
+        change, after = project / "factor.o", (elsewhere / "3.o").read_bytes()
+        shutil.copy(elsewhere / "2.o", change)
+        options = {"more": [str(change)]}
     else:
         change = project / "compile.sh"
         after = f'#!/bin/sh\nexec {compiler.compiler()} "$@" -DFACTOR=3\n'
@@ -212,9 +230,46 @@ def test_whatever_the_compiler_reads_gives_another_library(project, form, monkey
         change.chmod(0o755)
         monkeypatch.setenv("CXX", str(change))
     assert factor_of(build(project, **options)) == 2
-    change.write_text(after)
+    change.write_bytes(after if isinstance(after, bytes) else after.encode())
     assert factor_of(build(project, **options)) == 3
     assert factor_of(build(project, **options)) == 3
+
+
+@pytest.mark.parametrize("name", ["g++", pytest.param("clang++-14", marks=NEEDS_CLANG)])
+@pytest.mark.parametrize("flags", [["-Xpreprocessor", "-DFACTOR=3"], ["-Werror", "-Wp,-DFACTOR=3"]])
+def test_options_of_every_form_reach_both_steps(project, name, flags, monkeypatch):
+    monkeypatch.setenv("CXX", name)
+    assert factor_of(build(project, flags)) == 3
+
+
+def test_a_source_among_the_flags_is_refused(project):
+    (project / "more.cpp").write_text("")
+    rule = r"\[sim\] flags must have no source but got .*more\.cpp: include it in scale\.cpp\."
+    with pytest.raises(ValueError, match=rule):
+        build(project, [str(project / "more.cpp")])
+
+
+def test_a_kernel_may_have_another_suffix(project):
+    source = project / "scale.asc"
+    shutil.copy(project / "scale.cpp", source)
+    assert factor_of(ascend_sim.build(source, folder=project / "out", flags=["-O0"])) == 2
+
+
+def test_an_error_in_a_macro_names_the_line_of_the_macro(project):
+    (project / "factor.h").write_text("\n#define FACTOR undeclared\n")
+    with pytest.raises(ascend_sim.CompileFailed, match=r"factor\.h:2:16: error: .*undeclared"):
+        build(project)
+
+
+def test_the_files_of_killed_compilations_are_removed_after_a_day(project):
+    build(project)
+    for name, days in ((".unfinished-old", 2), (".unfinished-new", 0)):
+        (project / "out" / name).mkdir()
+        (project / "out" / name / "scale.ii").write_text("")
+        moment = time.time() - days * 24 * 3600
+        os.utime(project / "out" / name, (moment, moment))
+    build(project)
+    assert [path.name for path in (project / "out").glob(".unfinished-*")] == [".unfinished-new"]
 
 
 @pytest.mark.parametrize(

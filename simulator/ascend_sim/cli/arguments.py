@@ -6,15 +6,14 @@ import math
 import re
 import struct
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from ascend_sim.errors import bad_value
-from ascend_sim.files import bytes_of, cause_of, replacing, unwritable
+from ascend_sim.files import bytes_of, cause_of, unwritable
 from ascend_sim.kernels import Argument, ArrayArgument, In, InOut, Out, Part, Sum
 from ascend_sim.operator_types import TYPES
 
@@ -53,12 +52,10 @@ class KernelArgument:
     argument: Argument
     file: Path | None = None
 
-    def write(self, outputs: ExitStack) -> None:
-        """Write the result, if a file was named. The end of ``outputs`` replaces the file."""
-        if self.file is not None and isinstance(self.argument, ArrayArgument):
-            stream = outputs.enter_context(replacing(self.file, "wb"))
+    def write(self, stream: IO[bytes]) -> None:
+        """Write the result."""
+        if isinstance(self.argument, ArrayArgument):
             np.save(_Pipe(stream), self.argument.array)
-            stream.flush()
 
 
 def arguments_of(texts: Sequence[str], seed: int) -> list[KernelArgument]:

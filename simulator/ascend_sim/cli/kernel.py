@@ -10,10 +10,10 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -25,7 +25,7 @@ from ascend_sim.cli.operator_call import CallTexts, OperatorFiles, run_operator
 from ascend_sim.cli.outcome import Outcome
 from ascend_sim.compiler import CompileFailed, compile_soc
 from ascend_sim.errors import Unavailable, bad_value
-from ascend_sim.files import replacing, shared, unreadable, unwritable
+from ascend_sim.files import shared, unreadable, unwritable, write_together
 from ascend_sim.kernels import ArrayArgument, Kernel, KernelBroken, Out, Part, compile
 from ascend_sim.library import DEFAULT_SOC, Options, figures_of
 from ascend_sim.operator_host import HostCodeFailed
@@ -251,13 +251,10 @@ def kernel(
             if fault := shared(sources, trace=trace, **results):
                 raise bad_value(fault)
             difference = outcome.difference(within)
-            with ExitStack() as outputs:  # all files, or none if the disk is full
-                if trace is not None:
-                    stream = outputs.enter_context(replacing(trace, "wb"))
-                    shutil.copyfileobj(outputs.enter_context(unfinished_trace.open("rb")), stream)
-                    stream.flush()
-                for argument in outcome.arguments:
-                    argument.write(outputs)
+            outputs = [(each.file, each.write) for each in outcome.arguments if each.file is not None]
+            if trace is not None:
+                outputs.append((trace, lambda stream: _copy(unfinished_trace, stream)))
+            write_together(outputs)
     except KernelBroken as error:
         if json_:
             report = error.report
@@ -292,6 +289,11 @@ def kernel(
             file=sys.stderr,
         )
         raise typer.Exit(FAILED)
+
+
+def _copy(path: Path, stream: IO[bytes]) -> None:
+    with path.open("rb") as written:
+        shutil.copyfileobj(written, stream)
 
 
 def _run_entry(

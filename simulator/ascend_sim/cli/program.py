@@ -14,6 +14,7 @@ from ascend_sim.compiler import CompileFailed
 from ascend_sim.errors import Unavailable
 from ascend_sim.library import DEFAULT_SOC
 from ascend_sim.programs.launches import build_program
+from ascend_sim.termination import termination_as_interrupt
 
 FAILED = 1
 
@@ -49,9 +50,10 @@ def program(
     """
     try:
         macros = macros_of(define or ())
-        build_program(sources, output, soc, defines=macros, include=include or (), auto_sync=auto_sync)
+        with termination_as_interrupt():
+            build_program(sources, output, soc, defines=macros, include=include or (), auto_sync=auto_sync)
     except CompileFailed as error:
-        print(error, end="", file=sys.stderr)
+        print(error, file=sys.stderr)
         raise typer.Exit(FAILED) from None
     except (ValueError, Unavailable) as error:
         raise usage_error(str(error)) from None

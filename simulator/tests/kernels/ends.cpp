@@ -1,6 +1,7 @@
 // Kernels that end in another way than by a return, and loops that do not end.
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <stdexcept>
 #include <thread>
@@ -82,6 +83,8 @@ static void fault_inside_malloc() {
     for (int i = 0; i < 9; ++i) chunks[i] = static_cast<uintptr_t*>(std::malloc(1024));
     std::free(last);
 }
+
+KERNEL(second_without_instructions) { std::this_thread::sleep_for(std::chrono::seconds(1)); }
 
 KERNEL(fault_inside_malloc_of_the_kernel) { fault_inside_malloc(); }
 KERNEL(fault_inside_malloc_of_a_thread) { std::thread(fault_inside_malloc).join(); }
