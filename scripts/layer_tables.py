@@ -111,7 +111,8 @@ LINUX = (
 )
 
 # POSIX headers of the simulated machine: libraries, and the stacks of cores that wait for each other.
-POSIX = ("dlfcn.h", "elf.h", "signal.h", "sys/mman.h", "sys/syscall.h", "ucontext.h", "unistd.h", "sanitizer/*")
+POSIX = ("dlfcn.h", "elf.h", "signal.h", "sys/mman.h", "sys/syscall.h", "ucontext.h", "unistd.h")
+POSIX += ("sanitizer/*",)
 
 # CANN's headers for the host code of operators, as far as the simulated CANN has them.
 CANN_OPERATORS = (*CANN_HOST, "base/*", "platform/*", "securec.h", "ascendc/host_api/*")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import shlex
@@ -10,9 +11,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
 
@@ -39,8 +39,6 @@ ORIG_DTYPES = {
     "int32_t": "DT_INT32",
     "int64_t": "DT_INT64",
 }
-_UNFINISHED = ".unfinished-"  # begin of the name of a compilation's folder
-_ABANDONED_SECONDS = 24 * 3600
 _INCBIN = re.compile(rb'\.incbin\s+\\?"([^"\\\n]+)')  # files that the assembler reads
 _SOURCES = (".c", ".cc", ".cpp", ".cxx")
 # Changes of the options for clang: it gets no option of gcc's, and no warning about one that has no effect in
@@ -212,9 +210,7 @@ def compile_once(
         Unavailable: the compiler does not run.
     """
     target = results_folder(folder)
-    _remove_abandoned(target)
-    unfinished = tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=target, ignore_cleanup_errors=True)
-    with unfinished as private:
+    with _unfinished_folder(target) as private:
         key, read = [repr([*command, text, *link]), *_states_of(command, link)], []
         if text is not None:
             preprocessed = Path(private) / f"{text.stem}.ii"
@@ -243,12 +239,27 @@ def compile_once(
     return result
 
 
-def _remove_abandoned(folder: Path) -> None:
-    """Remove the files of compilations that were killed more than a day ago."""
-    for path in folder.glob(f"{_UNFINISHED}*"):
-        with suppress(OSError):
-            if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
-                shutil.rmtree(path, ignore_errors=True)
+@contextmanager
+def _unfinished_folder(folder: Path) -> Iterator[str]:
+    """Yield the folder of one compilation, and remove it at the end. Its process holds a lock of it, so that
+    those of killed processes are known: the next compilation removes them."""
+    begin = ".unfinished-"
+    with ExitStack() as stack:
+        with locked(folder / "unfinished.lock"):
+            for path in folder.glob(f"{begin}*"):
+                with suppress(OSError):  # another compilation holds its lock
+                    shutil.rmtree(_locked_folder(path, stack), ignore_errors=True)
+            made = tempfile.TemporaryDirectory(prefix=begin, dir=folder, ignore_cleanup_errors=True)
+            private = stack.enter_context(made)
+            _locked_folder(Path(private), stack)
+        yield private
+
+
+def _locked_folder(path: Path, stack: ExitStack) -> Path:
+    descriptor = os.open(path, os.O_RDONLY)
+    stack.callback(os.close, descriptor)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return path
 
 
 def _states_of(command: Sequence[str], link: Sequence[str]) -> list[str]:

@@ -291,7 +291,8 @@ def test_the_next_fault_after_one_that_a_handler_has_mended_is_reported_at_once(
     command = [*shlex.split(compiler.compiler()), "-shared", "-fPIC", "handler.cpp", "-o", "handler.so"]
     subprocess.run(command, cwd=tmp_path, check=True)
     code = (
-        f"import ctypes, sys, threading, ascend_sim, numpy as np\nctypes.CDLL('{tmp_path}/handler.so').install()\n"
+        "import ctypes, sys, threading, ascend_sim, numpy as np\n"
+        f"ctypes.CDLL('{tmp_path}/handler.so').install()\n"
         "first = ascend_sim.Kernel(sys.argv[1], 'address_outside_all_memory', 'ascend910b')\n"
         "X = np.zeros((2, 8), np.float32)\n"
         "thread = threading.Thread(target=lambda: first.run(*map(ascend_sim.Part, X)))\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shlex
@@ -261,15 +262,16 @@ def test_an_error_in_a_macro_names_the_line_of_the_macro(project):
         build(project)
 
 
-def test_the_files_of_killed_compilations_are_removed_after_a_day(project):
+def test_the_files_of_killed_compilations_are_removed(project):
     build(project)
-    for name, days in ((".unfinished-old", 2), (".unfinished-new", 0)):
-        (project / "out" / name).mkdir()
-        (project / "out" / name / "scale.ii").write_text("")
-        moment = time.time() - days * 24 * 3600
-        os.utime(project / "out" / name, (moment, moment))
+    for name in ("killed", "running"):
+        (project / "out" / f".unfinished-{name}").mkdir()
+        (project / "out" / f".unfinished-{name}" / "scale.ii").write_text("")
+    descriptor = os.open(project / "out" / ".unfinished-running", os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
     build(project)
-    assert [path.name for path in (project / "out").glob(".unfinished-*")] == [".unfinished-new"]
+    os.close(descriptor)
+    assert [path.name for path in (project / "out").glob(".unfinished-*")] == [".unfinished-running"]
 
 
 @pytest.mark.parametrize(
@@ -352,7 +354,7 @@ def test_a_full_disk_during_a_compilation_leaves_nothing(project, monkeypatch):
     monkeypatch.setenv("CXX", str(script))
     with pytest.raises(OSError, match="No space left on device"):
         build(project)
-    assert list((project / "out").iterdir()) == []
+    assert {path.suffix for path in (project / "out").iterdir()} == {".lock"}
 
 
 def test_a_kernel_that_speaks_of_a_full_disk_does_not_compile(project):

@@ -195,9 +195,9 @@ def kernel(
         raise usage_error(f"[sim] {fault}")
     if cores is not None and trace is None:
         raise usage_error(f"[sim] cores must be those of a timeline (--trace) but got {cores} without one.")
-    for folder in include or ():
-        if not folder.is_dir():
-            raise usage_error(f"[sim] include must be a folder but got {folder}.")
+    for headers in include or ():
+        if not headers.is_dir():
+            raise usage_error(f"[sim] include must be a folder but got {headers}.")
     try:
         reference_function = _reference_of(reference)
         tiling_values = Tiling(b"", tiling_key, block_dim, workspace)
