@@ -89,6 +89,7 @@ def compiler_that_runs(project, commands, monkeypatch, *, preprocesses=False):
     monkeypatch.setenv("CXX", str(script))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("preprocesses", [True, False])
 @pytest.mark.parametrize("name", ["factor.h", "scale.cpp"])
 def test_a_file_that_is_saved_during_the_compilation_is_read_by_the_next_call(
@@ -105,6 +106,7 @@ def test_a_file_that_is_saved_during_the_compilation_is_read_by_the_next_call(
     assert build(project) == library
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["moved", "linked", "folder moved", "appeared"])
 def test_another_file_that_takes_a_place_during_the_compilation_is_read_by_the_next_call(
     project, how, monkeypatch
@@ -135,6 +137,7 @@ def test_a_kernel_is_compiled_once(project, monkeypatch):
     assert (project / "runs").read_text() == "x\n"
 
 
+@pytest.mark.long
 def test_a_compiler_that_was_ended_and_goes_on_changes_no_later_result(project, monkeypatch):
     """A compiler that gets no signal writes its result after the next call has begun."""
     started = project / "started"
@@ -154,6 +157,7 @@ def test_a_compiler_that_was_ended_and_goes_on_changes_no_later_result(project, 
     assert factor_of(build(project)) == 7
 
 
+@pytest.mark.long
 def test_an_interrupt_ends_the_compiler_and_leaves_no_file(project, monkeypatch):
     compiler_that_runs(project, "touch started; exec sleep 60", monkeypatch)
     command = [
@@ -182,6 +186,7 @@ def test_an_interrupt_ends_the_compiler_and_leaves_no_file(project, monkeypatch)
     assert not [pid for pid in sleeping if os.readlink(f"/proc/{pid}/cwd") == str(project)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "form",
     ["absolute", "has_include and a comment", "include from here", "options", "compiler", "object", "incbin"],
@@ -236,6 +241,7 @@ def test_whatever_the_compiler_reads_gives_another_library(project, form, monkey
     assert factor_of(build(project, **options)) == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["g++", pytest.param("clang++-14", marks=NEEDS_CLANG)])
 @pytest.mark.parametrize("flags", [["-Xpreprocessor", "-DFACTOR=3"], ["-Werror", "-Wp,-DFACTOR=3"]])
 def test_options_of_every_form_reach_both_steps(project, name, flags, monkeypatch):
@@ -250,6 +256,7 @@ def test_a_source_among_the_flags_is_refused(project):
         build(project, [str(project / "more.cpp")])
 
 
+@pytest.mark.long
 def test_a_kernel_may_have_another_suffix(project):
     source = project / "scale.asc"
     shutil.copy(project / "scale.cpp", source)
@@ -262,6 +269,7 @@ def test_an_error_in_a_macro_names_the_line_of_the_macro(project):
         build(project)
 
 
+@pytest.mark.long
 def test_the_files_of_killed_compilations_are_removed(project):
     build(project)
     for name in ("killed", "running"):
@@ -274,6 +282,7 @@ def test_the_files_of_killed_compilations_are_removed(project):
     assert [path.name for path in (project / "out").glob(".unfinished-*")] == [".unfinished-running"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", ["a#b", "a$b", "a b", "tab\tx", "new\nline", "trail\\ x", "a:b", "%s", "é", "back\\slash"]
 )
@@ -297,6 +306,7 @@ def test_a_header_in_a_folder_of_the_environment_gives_another_library(project, 
         assert factor_of(build(project)) == number
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["another folder", "has_include", "has_include of a macro", "system"])
 def test_a_header_that_appears_gives_another_library(project, form):
     folders = [project / "first", project / "second"]
@@ -321,6 +331,7 @@ def test_a_header_that_appears_gives_another_library(project, form):
     assert "macro" in form or factor_of(before) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("damage", ["empty", "short", "zeros", "folder"])
 def test_a_damaged_result_is_compiled_again(project, damage):
     library = build(project)
@@ -418,6 +429,7 @@ def test_another_macro_or_chip_gives_another_library(project):
     assert factor_of(build(project, defines={"FACTOR": "7"})) == 7
 
 
+@pytest.mark.long
 def test_two_threads_compile_a_kernel_once(project, monkeypatch):
     compiler_that_runs(project, "echo x >>runs; sleep 1", monkeypatch)
     with ThreadPoolExecutor(2) as threads:

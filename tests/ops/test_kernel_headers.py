@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from ascend_sim import compiler, folders
+from ascend_sim.files import locked
 
 KERNELS = Path(__file__).parents[2] / "op_kernel"
 FOLDERS = ("memory", "norm", "rotation")
@@ -37,8 +38,12 @@ def precompiled(tmp_path_factory):
     folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "precompiled"
 
     def options(soc):
-        command = [*command_for(soc), "-include", "kernel_operator.h", "-x", "c++-header", os.devnull]
-        result = compiler.compile_once(command, soc, ".h.gch", Path("kernel_operator.h"), folder)
+        folder.mkdir(exist_ok=True)
+        result = folder / f"{soc}.h.gch"
+        with locked(folder / f"{soc}.lock"):
+            if not result.is_file():
+                command = [*command_for(soc), "-include", "kernel_operator.h", "-x", "c++-header", os.devnull]
+                subprocess.run([*command, "-o", str(result)], check=True)
         return ["-include", str(result.with_suffix(""))]
 
     return options
