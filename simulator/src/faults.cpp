@@ -11,7 +11,6 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
-#include <iterator>
 #include <memory>
 
 #include "src/core.h"
@@ -49,7 +48,6 @@ constexpr int kMostSeconds = 10;  // in which the process ends after a report
 RunningThread g_running[256];  // a fault of a kernel on more threads has no message
 
 long thread_number() { return syscall(SYS_gettid); }
-bool is_thread_of_this_process(long number) { return syscall(SYS_tgkill, getpid(), number, 0) == 0; }
 
 RunningThread* running_thread(long number) {
     for (RunningThread& each : g_running)
@@ -73,12 +71,6 @@ void write_message(int signal, const RunningThread& thread) {
     if (write(STDERR_FILENO, text, bytes) < 0) return;
 }
 
-// Forgets a report if its thread has ended, or belongs to the parent of this process.
-void forget_ended_reporter() {
-    long reporter = g_reporter;
-    if (reporter && !is_thread_of_this_process(reporter)) g_reporter.compare_exchange_strong(reporter, 0);
-}
-
 // Calls no function that takes a lock or memory: the thread may have faulted inside one.
 void report_fault(int signal, siginfo_t* info, void*) {
     struct sigaction current = {};
@@ -86,7 +78,6 @@ void report_fault(int signal, siginfo_t* info, void*) {
     const long self = thread_number();
     const bool is_sent = info->si_code <= 0;  // by another process or raise()
     const RunningThread* const thread = is_sent ? nullptr : running_thread(self);
-    forget_ended_reporter();
     long reporter = 0;
     const bool reports = thread && g_reporter.compare_exchange_strong(reporter, self);
     if (reports) write_message(signal, *thread);
@@ -104,7 +95,6 @@ void report_fault(int signal, siginfo_t* info, void*) {
 
 // Programs may have replaced the handlers since the last launch.
 void install_fault_handlers() {
-    forget_ended_reporter();
     long self = thread_number();
     g_reporter.compare_exchange_strong(self, 0);  // a handler of the program has gone on
     if (g_reporter != 0) return;                  // the process ends
@@ -158,9 +148,9 @@ void prepare_to_report_faults() {
 RunningKernel::RunningKernel(const char* name, const Machine& machine) {
     const long self = thread_number();
     thread_ = running_thread(self);  // of a kernel that a handler of the program has left
-    for (size_t i = 0; !thread_ && i < std::size(g_running); ++i) {
+    for (RunningThread& each : g_running) {
         long none = 0;
-        if (g_running[i].number.compare_exchange_strong(none, self)) thread_ = &g_running[i];
+        if (!thread_ && each.number.compare_exchange_strong(none, self)) thread_ = &each;
     }
     if (!thread_) return;
     std::snprintf(thread_->kernel, sizeof thread_->kernel, "%s", name);
