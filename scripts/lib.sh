@@ -306,16 +306,16 @@ install_listed() { pip_install --require-hashes --only-binary :all: "$@"; }
 # install_packages EXTRA: install the packages of an extra and the tools of the build. torch and the ggml peer have
 # their own steps.
 install_packages() {
-  local -a cmake=() ninja=()
+  local -a wanted=("$1") lists=()
+  local name
+  has_tool cmake 3 21 || wanted+=(cmake)
+  has_tool ninja 1 8 || wanted+=(ninja)
   if [ "${NPU_ROPE_PACKAGES:-}" = newest ]; then
-    has_tool cmake 3 21 || cmake=("cmake>=3.21")
-    has_tool ninja 1 8 || ninja=(ninja)
-    install_newest "$1" ${cmake[@]+"${cmake[@]}"} ${ninja[@]+"${ninja[@]}"}
+    install_newest "${wanted[@]}"
     return
   fi
-  has_tool cmake 3 21 || cmake=(-r "$PACKAGES/cmake.txt")
-  has_tool ninja 1 8 || ninja=(-r "$PACKAGES/ninja.txt")
-  install_listed -r "$PACKAGES/$1.txt" ${cmake[@]+"${cmake[@]}"} ${ninja[@]+"${ninja[@]}"}
+  for name in "${wanted[@]}"; do lists+=(-r "$PACKAGES/$name.txt"); done
+  install_listed "${lists[@]}"
 }
 
 # install_newest EXTRA [REQUIREMENT...]: the newest versions that pyproject.toml and the registry have, without hashes.

@@ -214,8 +214,8 @@ def compile_once(
         key, read = [repr([*command, text, *link]), *_states_of(command, link)], []
         if text is not None:
             preprocessed = Path(private) / f"{text.stem}.ii"
-            read = ["-x", "c++", str(text), "-x", "none"]
-            _compile([*command, "-E", *read, "-o", str(preprocessed)], source, preprocessed)
+            original = ["-x", "c++", str(text), "-x", "none"]
+            compile_into(preprocessed, [*command, "-E", *original], source)
             contents = preprocessed.read_bytes()
             included = [Path(os.fsdecode(name)) for name in _INCBIN.findall(contents)]
             key += [digest(contents), *(digest(path.read_bytes()) for path in included if path.is_file())]
@@ -226,12 +226,10 @@ def compile_once(
                 return earlier
             made = Path(private) / f"result{suffix}"
             try:
-                _compile([*command, *read, *link, "-o", str(made)], source, made)
+                compile_into(made, [*command, *read, *link], source)
             except CompileFailed:
                 if text is not None:  # messages about macros need the text before the preprocessor
-                    _compile(
-                        [*command, "-x", "c++", str(text), "-x", "none", *link, "-o", str(made)], source, made
-                    )
+                    compile_into(made, [*command, *original, *link], source)
                 raise
             # The digest of the result itself shows damage later.
             result = target / f"{begin}{digest(made.read_bytes())}{suffix}"
@@ -285,18 +283,22 @@ def _whole_result(folder: Path, begin: str, suffix: str) -> Path | None:
     return None
 
 
-def _compile(command: Sequence[str], source: Path, result: Path) -> None:
-    """Run a compiler that writes ``result``.
+def compile_into(result: Path, command: Sequence[str], source: Path | None = None) -> None:
+    """Run a compiler that writes ``result``, beside which its temporary files lie.
+
+    Args:
+        source: the file in which a message about a failed static assertion names a line.
 
     Raises:
         CompileFailed: it failed, or wrote no file.
         OSError: the disk is full.
         Unavailable: it does not run.
     """
-    status, errors = run_compiler(command, result.parent)
+    status, errors = run_compiler([*command, "-o", str(result)], result.parent)
     if status != 0:
         failed = f"{command[0]} ended with status {status} and no message"
-        raise CompileFailed("\n".join([*_failed_assertions(errors, source), errors.strip() or failed]))
+        assertions = _failed_assertions(errors, source) if source else []
+        raise CompileFailed("\n".join([*assertions, errors.strip() or failed]))
     if not result.is_file() or not result.stat().st_size:
         raise CompileFailed(f"{command[0]} wrote no file: is it a C++ compiler?")
 

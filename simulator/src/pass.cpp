@@ -151,7 +151,10 @@ struct Pass::RunningCore {
 
 void Pass::run() {
     Machine& m = prepare();
-    run_cores(m);
+    {
+        const RunningKernel running(kernel_name_.c_str(), m);
+        run_cores(m);
+    }
     if (m.errors.empty()) check_launch(m);
     errors = std::move(m.errors);
     warnings = std::move(m.warnings);
@@ -316,12 +319,9 @@ void Pass::resume(Machine& m, RunningCore& core) {
         core.fiber->pause();
         if (ends_waits_) throw Stop{};
     };
-    {
-        const RunningKernel running(kernel_name_.c_str(), m);
-        g_running_job = &job_;
-        core.fiber->resume();
-        g_running_job = nullptr;
-    }
+    g_running_job = &job_;
+    core.fiber->resume();
+    g_running_job = nullptr;
     if (failure_) std::rethrow_exception(failure_);
     if (core.fiber->has_ended()) return;
     const Machine::Numbers numbers{m.resumed_first, m.next_number, m.resumed_record};

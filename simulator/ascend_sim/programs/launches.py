@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ascend_sim import folders
-from ascend_sim.compiler import AICORE, CompileFailed, compile_soc, compiler, run_compiler
+from ascend_sim.compiler import AICORE, compile_into, compile_soc, compiler
 from ascend_sim.errors import bad_value
 from ascend_sim.files import replacing, unreadable, unwritable
 from ascend_sim.launch_syntax import line_directive, rewritten
@@ -81,13 +81,9 @@ def build_program(
             command.append(str(copy))
         # The archive has the host functions of library functions, such as GetGeluMaxMinTmpSize.
         made = Path(folder) / "program"
-        command += ["-o", str(made), str(folders.archive("ascend_sim_host")), *map(str, libraries)]
+        command += [str(folders.archive("ascend_sim_host")), *map(str, libraries)]
         command += [f"-Wl,-rpath,{libraries[0].parent}", "-pthread"]
-        status, errors = run_compiler(command, folder)
-        if status != 0:
-            raise CompileFailed(errors.strip() or f"{command[0]} ended with status {status} and no message")
-        if not made.is_file():
-            raise CompileFailed(f"{command[0]} wrote no file: is it a C++ compiler?")
+        compile_into(made, command)
         with replacing(output, "wb") as stream:
             stream.write(made.read_bytes())
             if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
