@@ -340,7 +340,12 @@ packages_step() {
   require_choice_of_packages
   [ -z "${NPU_ROPE_PACKAGES:-}" ] || text="$3, newest versions"
   pip_step "$1" "$(hash_of "$ROOT/pyproject.toml" "$ROOT/simulator/pyproject.toml" "$PACKAGES" "$text")" "$text" \
-    install_packages "$2" || die "the packages could not be installed." "Is a package registry reachable?" \
+    install_packages "$2" && return 0
+  if grep -qF "DO NOT MATCH THE HASHES" "$LOGS/$1.log"; then
+    die "a file has another hash than its list in scripts/packages names." \
+      "The registry, or something before it, serves a changed file: do not install it without its hash."
+  fi
+  die "the packages could not be installed." "Is a package registry reachable?" \
     "If a package has no file for this Python: NPU_ROPE_PACKAGES=newest installs the newest versions, without hashes."
 }
 

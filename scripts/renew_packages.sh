@@ -40,7 +40,8 @@ choose() {
 
 # write FILE LIST
 write() {
-  printf '# Packages with the hashes of their files. scripts/renew_packages.sh writes this list.\n%s\n' "$2" >"$ROOT/$1"
+  printf '# Packages with the hashes of their files. scripts/renew_packages.sh writes this list.\n%s\n' "$2" >"$ROOT/$1.new" &&
+    mv "$ROOT/$1.new" "$ROOT/$1" || die "$1 could not be written." "Is the disk full?"
   printf '%s: %d packages\n' "$1" "$(grep -c '^[a-z]' <<<"$2")"
 }
 

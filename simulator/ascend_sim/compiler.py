@@ -39,8 +39,18 @@ ORIG_DTYPES = {
     "int32_t": "DT_INT32",
     "int64_t": "DT_INT64",
 }
-_INCBIN = re.compile(rb'\.incbin\s+\\?"([^"\\\n]+)')  # files that the assembler reads
-_SOURCES = (".c", ".cc", ".cpp", ".cxx")
+_SOURCES = (".c", ".cc", ".cpp", ".cxx", ".c++", ".C", ".ii", ".s", ".S")
+_WITH_ARGUMENT = ("-D", "-U", "-I", "-include", "-imacros", "-isystem", "-iquote", "-idirafter")
+# Options with which a result depends on the preprocessed text only, and texts whose result depends on more:
+# on files that the assembler reads, or on a precompiled header.
+_KNOWN_OPTION = re.compile(
+    r"-[DUI].*|-i(nclude|macros|system|quote|dirafter).*|-O\w*|-g\w*|-std=\S+|-w|-pthread|-pedantic(-errors)?"
+    r"|-W[\w=+-]*|-m[\w=.+-]+|-f(?!plugin|pass|profile|auto|branch|module|use-ld|sanitize-[a-z]*list)[\w=+,-]+|-shared",
+    re.DOTALL,
+)
+_READS_MORE = re.compile(rb"incbin|\.include|pch_preprocess")
+# Variables of the environment that change what a compiler does with a preprocessed text.
+_VARIABLES = ("CCC_OVERRIDE_OPTIONS", "COMPILER_PATH", "GCC_EXEC_PREFIX", "LIBRARY_PATH", "LD_RUN_PATH")
 # Changes of the options for clang: it gets no option of gcc's, and no warning about one that has no effect in
 # the preprocessor or after it. The character # keeps it from printing them.
 _FOR_CLANG = "# x-Werror=frame-larger-than=32768 +-Wno-unused-command-line-argument"
@@ -124,7 +134,8 @@ def build(
     """Compile a kernel source for an SoC into a shared library.
 
     The folder caches the library: each combination of compiler, flags and preprocessed text is compiled once,
-    also across processes.
+    also across processes. With flags or a text that may read further files, such as an object, ``@file``,
+    ``-l`` or ``.incbin``, it is compiled in every call.
 
     Args:
         source: the ``.cpp`` file, with one or more entries.
@@ -145,9 +156,8 @@ def build(
         raise bad_value(f"soc must be one of {', '.join(AICORE)} but got {soc}.")
     if fault := unreadable(Path(source)):
         raise bad_value(f"source {fault}")
-    if another := next(
-        (flag for flag in flags if Path(flag).suffix in _SOURCES and Path(flag).is_file()), None
-    ):
+    named = (word for word in _without_arguments(flags) if Path(word).suffix in _SOURCES)
+    if another := next(filter(os.path.isfile, named), None):
         raise bad_value(f"flags must have no source but got {another}: include it in {Path(source).name}.")
     command = kernel_command(soc, defines=defines, include=include, flags=flags)
     # Do not resolve links: an include is found beside the link, not beside the file that it names.
@@ -193,7 +203,8 @@ def compile_once(
     """Compile a text and link the result, or return the earlier result of the same preprocessed text.
 
     The compiler preprocesses the text in every call, so that it finds the files that it includes today. It
-    compiles what it has preprocessed: a file that is saved meanwhile belongs to the next call.
+    compiles what it has preprocessed: a file that is saved meanwhile belongs to the next call. With options
+    or a text that may read further files, each call compiles.
 
     Args:
         command: the compiler and its options.
@@ -211,26 +222,31 @@ def compile_once(
     """
     target = results_folder(folder)
     with _unfinished_folder(target) as private:
-        key, read = [repr([*command, text, *link]), *_states_of(command, link)], []
+        key, read, may_read_more = _state_of(command, link), [], not _is_known(command)
+        key += [str(text), *(f"{name}={os.environ.get(name)}" for name in _VARIABLES)]
         if text is not None:
             preprocessed = Path(private) / f"{text.stem}.ii"
             original = ["-x", "c++", str(text), "-x", "none"]
             compile_into(preprocessed, [*command, "-E", *original], source)
             contents = preprocessed.read_bytes()
-            included = [Path(os.fsdecode(name)) for name in _INCBIN.findall(contents)]
-            key += [digest(contents), *(digest(path.read_bytes()) for path in included if path.is_file())]
+            key += [digest(contents)]
             read = [str(preprocessed)]
+            may_read_more = may_read_more or _READS_MORE.search(contents) is not None
         begin = f"{name}-{digest(chr(0).join(key).encode(errors='surrogateescape'))}-"
         with locked(target / f"{begin}.lock"):  # only one process at a time compiles a text
-            if earlier := _whole_result(target, begin, suffix):
+            if not may_read_more and (earlier := _whole_result(target, begin, suffix)):
                 return earlier
             made = Path(private) / f"result{suffix}"
             try:
                 compile_into(made, [*command, *read, *link], source)
             except CompileFailed:
-                if text is not None:  # messages about macros need the text before the preprocessor
-                    compile_into(made, [*command, *original, *link], source)
-                raise
+                if text is None:
+                    raise
+                # Messages about macros need the text before the preprocessor.
+                compile_into(made, [*command, *original, *link], source)
+                # It has no error, so those of the preprocessed text were warnings: that a comparison out of a
+                # macro has two pairs of parentheses, or that a case falls through, whose comment is gone.
+                compile_into(made, [*command, "-w", *read, *link], source)
             # The digest of the result itself shows damage later.
             result = target / f"{begin}{digest(made.read_bytes())}{suffix}"
             made.replace(result)
@@ -257,20 +273,35 @@ def _locked_folder(path: Path, stack: ExitStack) -> Path:
     descriptor = os.open(path, os.O_RDONLY)
     stack.callback(os.close, descriptor)
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    stack.callback(fcntl.flock, descriptor, fcntl.LOCK_UN)  # also of children, which have the descriptor
     return path
 
 
-def _states_of(command: Sequence[str], link: Sequence[str]) -> list[str]:
-    """Return texts that change with the files of a command: the size and time of the compiler and of programs
-    that call it, and the contents of the files that other words name (``x.o``, ``@x``, ``-specs=x``).
-    Shared libraries do not count, because the result has their names only."""
-    programs = list(takewhile(lambda word: not word.startswith("-"), command))
-    found = [Path(path).stat() for word in programs if (path := shutil.which(word))]
-    words = [*command[len(programs) :], *link]
-    named = [Path(part) for word in words for part in (word, word.removeprefix("@"), word.partition("=")[2])]
-    read = dict.fromkeys(path for path in named if path.suffix != ".so" and os.path.isfile(path))
-    contents = [digest(path.read_bytes()) for path in read]
-    return [*(f"{status.st_size} {status.st_mtime_ns}" for status in found), *contents]
+def _state_of(command: Sequence[str], link: Sequence[str]) -> list[str]:
+    """Return a command's text, and texts that change with its files: the size and time of the compiler and
+    of programs that call it, and the contents of the objects and archives to link. Shared libraries do not
+    count, because the result has their names only."""
+    found = [Path(path).stat() for word in _programs_of(command) if (path := shutil.which(word))]
+    read = [Path(word) for word in link if not word.endswith(".so") and os.path.isfile(word)]
+    states = [f"{status.st_size} {status.st_mtime_ns}" for status in found]
+    return [repr([*command, *link]), *states, *(digest(path.read_bytes()) for path in read)]
+
+
+def _programs_of(command: Sequence[str]) -> list[str]:
+    return list(takewhile(lambda word: not word.startswith("-"), command))
+
+
+def _is_known(command: Sequence[str]) -> bool:
+    """Return whether the result of a command depends on its programs and on the preprocessed text only."""
+    programs = _programs_of(command)
+    options = _without_arguments(command[len(programs) :])
+    return all(map(shutil.which, programs)) and all(map(_KNOWN_OPTION.fullmatch, options))
+
+
+def _without_arguments(options: Sequence[str]) -> list[str]:
+    """Return the options without the words that are arguments of the word before them."""
+    words = iter(options)
+    return [word for word in words if word not in _WITH_ARGUMENT or next(words, "")]
 
 
 def _whole_result(folder: Path, begin: str, suffix: str) -> Path | None:

@@ -229,7 +229,10 @@ def locked(path: Path) -> Iterator[None]:
     """Let one process at a time run the block that holds the lock file ``path``."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        try:
+            yield
+        finally:
+            fcntl.flock(lock, fcntl.LOCK_UN)  # a child that was forked meanwhile has the lock, too
 
 
 def remove(path: Path) -> None:

@@ -13,6 +13,7 @@ import shlex
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -50,10 +51,13 @@ def build_host(
 
     with ThreadPoolExecutor(_COMPILE_JOBS) as pool:
         try:
-            objects = list(pool.map(compile_source, sources))
-        except (KeyboardInterrupt, SystemExit):
+            compilations = [pool.submit(compile_source, source) for source in sources]
+            objects = [compilation.result() for compilation in compilations]
+        except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            end_compilers()
+            while not all(compilation.done() for compilation in compilations):
+                end_compilers()  # a thread may be about to start the next one
+                time.sleep(0.01)
             raise
     libraries = [folders.archive(name) for name in ("ascend_sim_op_sources", "ascend_sim_host")]
     link = [*map(str, objects), *map(str, libraries)]

@@ -42,7 +42,9 @@ setup() {
 # A pip without sources of its own also asks PyTorch's index of CPU builds: PyPI's for x86_64 need gigabytes of CUDA.
 setup_torch_npu() {
   local -a index=()
-  [ "$(cat "$VENV_NPU/.state" 2>/dev/null)" = "$TORCH_NPU_VERSION" ] && return 0
+  local state
+  state="$TORCH_NPU_VERSION $(cat "$ROOT/scripts/packages.txt" "$ROOT/scripts/torch_npu.txt" | cksum)"
+  [ "$(cat "$VENV_NPU/.state" 2>/dev/null)" = "$state" ] && return 0
   "$VENV/bin/python" -m venv --clear "$VENV_NPU" || exit 1
   if [ -n "${TORCH_INDEX_URL:-}" ]; then
     index=(--index-url "$TORCH_INDEX_URL")
@@ -54,5 +56,5 @@ setup_torch_npu() {
   quietly "installing the packages of torch_npu" install_listed "$VENV_NPU"
   quietly "installing torch_npu $TORCH_NPU_VERSION" "$VENV_NPU/bin/python" -m pip install \
     --no-deps --only-binary :all: -r "$ROOT/scripts/torch_npu.txt"
-  printf '%s\n' "$TORCH_NPU_VERSION" >"$VENV_NPU/.state"
+  printf '%s\n' "$state" >"$VENV_NPU/.state"
 }

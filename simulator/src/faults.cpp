@@ -1,6 +1,6 @@
 // Messages of kernels that fault. An integer division by zero, an address outside all memory or endless recursion ends
 // the process by a signal, as without the simulator, but after a message. A handler of the program itself gets the
-// signal after it.
+// signal, too. A fault of a thread that runs no kernel, and a signal that another process sent, are the program's own.
 #include "src/faults.h"
 
 #include <signal.h>
@@ -22,8 +22,9 @@ namespace ascend_sim {
 // for one of its own.
 struct RunningThread {
     std::atomic<long> number{0};
-    char kernel[256];  // only this thread uses it and the machine
+    char kernel[256];  // only this thread uses it and what follows
     const Machine* machine;
+    bool has_faulted;
 };
 
 namespace {
@@ -36,14 +37,9 @@ constexpr Fault kFaults[] = {{SIGFPE, "SIGFPE, as by a division of integers by z
                              {SIGSEGV, "SIGSEGV, as by an address outside all memory or endless recursion"},
                              {SIGBUS, "SIGBUS"},
                              {SIGILL, "SIGILL"}};
-struct sigaction g_previous[NSIG];  // the handler that the last installation found
-struct sigaction g_first[NSIG];     // the handler that the first one found; it cannot call report_fault() in turn
-bool g_has_first = false;
+struct sigaction g_previous[NSIG];  // the program's handlers
+bool g_is_installed = false;
 std::atomic_flag g_installs = ATOMIC_FLAG_INIT;
-std::atomic<long> g_reporter{0};   // the thread that has reported a fault of the kernel that it runs
-std::atomic<int> g_calls_back{0};  // of other handlers, since the last installation
-constexpr int kMostCallsBack = 3;
-constexpr int kMostSeconds = 10;  // in which the process ends after a report
 
 RunningThread g_running[256];  // a fault of a kernel on more threads has no message
 
@@ -71,46 +67,57 @@ void write_message(int signal, const RunningThread& thread) {
     if (write(STDERR_FILENO, text, bytes) < 0) return;
 }
 
-// Calls no function that takes a lock or memory: the thread may have faulted inside one.
-void report_fault(int signal, siginfo_t* info, void*) {
-    struct sigaction current = {};
-    sigaction(signal, nullptr, &current);
-    const long self = thread_number();
-    const bool is_sent = info->si_code <= 0;  // by another process or raise()
-    const RunningThread* const thread = is_sent ? nullptr : running_thread(self);
-    long reporter = 0;
-    const bool reports = thread && g_reporter.compare_exchange_strong(reporter, self);
-    if (reports) write_message(signal, *thread);
-    if (thread && !reports && reporter != self) sleep(kMostSeconds);  // the process ends meanwhile
-    // A handler that was installed after this one may call this one, or install it again, when it has done its work.
-    const bool is_called_back = !reports && (current.sa_sigaction != report_fault || g_reporter != 0);
-    struct sigaction next = is_called_back ? g_first[signal] : g_previous[signal];
-    if (is_called_back && ++g_calls_back > kMostCallsBack) {
-        next = {};
-        next.sa_handler = SIG_DFL;
-    }
-    sigaction(signal, &next, nullptr);
-    if (is_sent) raise(signal);  // otherwise the instruction faults again
+// Let the program's handler do its work, as if the system had called it.
+void call_handler(int signal, siginfo_t* info, void* context) {
+    const struct sigaction handler = g_previous[signal];
+    if (handler.sa_flags & int(SA_RESETHAND)) g_previous[signal].sa_handler = SIG_DFL;
+    sigset_t blocked = handler.sa_mask, before;
+    sigaddset(&blocked, signal);
+    if (handler.sa_flags & SA_NODEFER) sigdelset(&blocked, signal);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    if (handler.sa_flags & SA_SIGINFO)
+        handler.sa_sigaction(signal, info, context);
+    else
+        handler.sa_handler(signal);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-// Programs may have replaced the handlers since the last launch.
+// Calls no function that takes a lock or memory: the thread may have faulted inside one.
+void report_fault(int signal, siginfo_t* info, void* context) {
+    // A handler that was called for the fault of its thread may raise the signal again, so that the next handler gets it.
+    const bool is_own = info->si_code > 0 || (info->si_code == SI_TKILL && info->si_pid == getpid());
+    RunningThread* const thread = is_own ? running_thread(thread_number()) : nullptr;
+    const bool is_first = thread && !thread->has_faulted;
+    if (is_first) {
+        thread->has_faulted = true;
+        write_message(signal, *thread);
+    }
+    const auto handler = g_previous[signal].sa_handler;
+    const bool is_handled = handler != SIG_DFL && handler != SIG_IGN;
+    if (is_handled && (is_first || !thread)) call_handler(signal, info, context);
+    const bool is_sent = info->si_code <= 0;
+    if (!thread && (is_handled || (handler == SIG_IGN && is_sent))) return;
+    struct sigaction none = {};
+    none.sa_handler = SIG_DFL;
+    sigaction(signal, &none, nullptr);
+    if (thread || is_sent) raise(signal);  // otherwise the instruction faults again
+}
+
+// Installs the handlers at the first launch, and again for signals that have no handler any more. A handler that the
+// program has installed since then stays, because it may call this one.
 void install_fault_handlers() {
-    long self = thread_number();
-    g_reporter.compare_exchange_strong(self, 0);  // a handler of the program has gone on
-    if (g_reporter != 0) return;                  // the process ends
-    if (g_installs.test_and_set()) return;        // another thread does
-    g_calls_back = 0;
+    if (g_installs.test_and_set()) return;  // another thread does
     for (const auto& [signal, text] : kFaults) {
         struct sigaction current = {};
-        if (sigaction(signal, nullptr, &current) != 0 || current.sa_sigaction == report_fault) continue;
+        if (sigaction(signal, nullptr, &current) != 0) continue;
+        if (g_is_installed && current.sa_handler != SIG_DFL) continue;
         struct sigaction own = {};
         own.sa_sigaction = report_fault;
         own.sa_flags = SA_SIGINFO | SA_ONSTACK;
         g_previous[signal] = current;
-        if (!g_has_first) g_first[signal] = current;
         sigaction(signal, &own, nullptr);
     }
-    g_has_first = true;
+    g_is_installed = true;
     g_installs.clear();
 }
 
@@ -155,13 +162,11 @@ RunningKernel::RunningKernel(const char* name, const Machine& machine) {
     if (!thread_) return;
     std::snprintf(thread_->kernel, sizeof thread_->kernel, "%s", name);
     thread_->machine = &machine;
+    thread_->has_faulted = false;
 }
 
 RunningKernel::~RunningKernel() {
-    if (!thread_) return;
-    long self = thread_->number;
-    thread_->number = 0;
-    g_reporter.compare_exchange_strong(self, 0);  // a handler of the program has mended the fault
+    if (thread_) thread_->number = 0;
 }
 
 }  // namespace ascend_sim

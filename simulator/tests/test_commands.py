@@ -287,6 +287,15 @@ def test_a_result_is_written_to_a_pipe():
     np.testing.assert_array_equal(np.load(io.BytesIO(done.stdout)).shape, (1003,))
 
 
+def test_a_result_is_not_written_over_the_module_of_the_reference():
+    Path("own_reference.py").write_text("def f(x, y): return x + y\n")
+    done = add(*VECTORS[:-1], VECTORS[-1] + "=own_reference.py", *TILING, "--reference", "own_reference:f")
+    assert (done.exit_code, done.stderr) == (
+        2, "[sim] argument 2 must differ from reference but got own_reference.py.\n"
+    )  # fmt: skip
+    assert Path("own_reference.py").read_text() == "def f(x, y): return x + y\n"
+
+
 def test_a_result_unlike_the_reference_gives_exit_status_1():
     done = add(*VECTORS, *TILING, "--reference", "numpy:subtract")
     assert done.exit_code == 1
@@ -748,6 +757,24 @@ def test_a_plot_that_cannot_be_written_is_refused(timeline, plot, message):
     done = ascend_sim_command("trace", timeline, "--plot", plot)
     assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"[trace] plot {message}\n")
     assert files() == []
+
+
+# ---- program -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (["-I", "nosuch"], "include must be a folder but got nosuch."),
+        (["-D", "=3"], "define must be a macro, NAME=VALUE, but got =3."),
+        (["-D", "A B=3"], "define must be a macro, NAME=VALUE, but got A B=3."),
+    ],
+)
+def test_a_bad_option_of_a_program_is_refused(option, message):
+    Path("main.asc").write_text("int main() { return 0; }\n")
+    done = ascend_sim_command("program", "main.asc", "-o", "main", *option)
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"[sim] {message}\n")
+    assert files() == ["main.asc"]
 
 
 # ---- run (programs/test_run_command.py has more tests of it) -----------------------------------------

@@ -13,6 +13,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from ascend_sim import compiler
 from ascend_sim.cli.app import app
 from typer.testing import CliRunner
 
@@ -174,10 +175,13 @@ def test_a_reference_must_return_the_outputs():
     assert done.stderr == "[sim] reference must return a dict of z but got ndarray.\n"
 
 
+@pytest.mark.parametrize("step", ["preprocesses", "compiles"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_ends_the_compilers_of_the_host_code(number, tmp_path):
+def test_an_interrupt_ends_the_compilers_of_the_host_code(number, step, tmp_path):
     script, started = tmp_path / "compile.sh", tmp_path / "started"
-    script.write_text(f"#!/bin/sh\ntouch {started}\nexec sleep 60\n")
+    preprocess = f'case " $* " in *" -E "*) exec {compiler.compiler()} "$@" ;; esac\n'
+    before = preprocess if step == "compiles" else ""
+    script.write_text(f"#!/bin/sh\n{before}touch {started}\nexec sleep 60\n")
     script.chmod(0o755)
     command = [sys.executable, "-m", "ascend_sim", "kernel", KERNEL, *DEFINITION, *TILING, *INPUTS, *OUTPUT]
     environment = {**os.environ, "CXX": str(script), "TMPDIR": str(tmp_path)}

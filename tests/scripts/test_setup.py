@@ -243,6 +243,21 @@ def test_pip_refuses_a_file_with_another_hash(tmp_path: Path) -> None:
         assert (tmp_path / str(status) / "small.py").exists() != bool(status)
 
 
+@pytest.mark.parametrize(
+    ("log", "rule"),
+    [
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES", "do not install it without its hash."),
+        ("ERROR: No matching distribution found for small", "NPU_ROPE_PACKAGES=newest installs the newest"),
+    ],
+)
+def test_a_set_up_that_fails_says_what_to_do(tmp_path: Path, log: str, rule: str) -> None:
+    code = STEPS + f"ask_registry() {{ :; }}\ninstall_packages() {{ echo '{log}'; return 1; }}\n"
+    done = bash(code + "packages_step packages test text", FOLDER=str(tmp_path))
+    assert done.returncode == 1
+    assert rule in done.stderr
+    assert ("newest" in done.stderr) != ("HASHES" in log)
+
+
 def test_scripts_install_no_exact_version_without_its_hash() -> None:
     """torch is the exception: TORCH_INDEX_URL may name a registry with other builds of it."""
     for path in (*ROOT.glob("scripts/*.sh"), *ROOT.glob("simulator/scripts/*.sh")):

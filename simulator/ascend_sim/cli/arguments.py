@@ -109,7 +109,18 @@ def _number_of(text: str) -> float:
 
 def macros_of(texts: Sequence[str]) -> dict[str, str]:
     """Return macros from texts such as ``NAME=VALUE``."""
+    for text in texts:
+        if not re.match(r"[A-Za-z_]\w*(\([^()]*\))?(=|$)", text):
+            raise bad_value(f"define must be a macro, NAME=VALUE, but got {text}.")
     return {name: value for name, _, value in (text.partition("=") for text in texts)}
+
+
+def headers_of(folders: Sequence[Path] | None) -> Sequence[Path]:
+    """Return folders of headers, which exist."""
+    for folder in folders or ():
+        if not folder.is_dir():
+            raise bad_value(f"include must be a folder but got {folder}.")
+    return folders or ()
 
 
 def _dtype(name: str) -> Any:

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from ascend_sim.cli.application import usage_error
-from ascend_sim.cli.arguments import KernelArgument, arguments_of, macros_of, struct_of
+from ascend_sim.cli.arguments import KernelArgument, arguments_of, headers_of, macros_of, struct_of
 from ascend_sim.cli.operator_call import CallTexts, OperatorFiles, run_operator
 from ascend_sim.cli.outcome import Outcome
 from ascend_sim.compiler import CompileFailed, compile_soc
@@ -195,11 +195,11 @@ def kernel(
         raise usage_error(f"[sim] {fault}")
     if cores is not None and trace is None:
         raise usage_error(f"[sim] cores must be those of a timeline (--trace) but got {cores} without one.")
-    for headers in include or ():
-        if not headers.is_dir():
-            raise usage_error(f"[sim] include must be a folder but got {headers}.")
     try:
+        headers = headers_of(include)
         reference_function = _reference_of(reference)
+        if of_reference := getattr(sys.modules.get(reference.partition(":")[0]), "__file__", None):
+            sources.append(("reference", Path(of_reference)))
         tiling_values = Tiling(b"", tiling_key, block_dim, workspace)
         # A signal that ends a kernel's endless loop would leave the folder.
         with nullcontext("") if trace is None else tempfile.TemporaryDirectory() as folder:
@@ -223,7 +223,7 @@ def kernel(
                         "with --input and --output."
                     )
                 files = OperatorFiles(
-                    source, entry, definition, operator, tiling or (), include or (), generated_aclnn
+                    source, entry, definition, operator, tiling or (), headers, generated_aclnn
                 )
                 call = CallTexts(input_ or (), output or (), attr or (), sum_ or (), seed)
                 outcome = run_operator(files, call, tiling_values, options, reference_function)
@@ -241,7 +241,7 @@ def kernel(
                         entry,
                         soc=compile_soc(soc),
                         defines=macros_of(define or ()),
-                        include=include or (),
+                        include=headers,
                     )
                 tiling_values = replace(tiling_values, data=struct_of(tiling or ()))
                 kernel_arguments = arguments_of(arguments or (), seed)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ascend_sim.cli.application import usage_error
-from ascend_sim.cli.arguments import macros_of
+from ascend_sim.cli.arguments import headers_of, macros_of
 from ascend_sim.compiler import CompileFailed
 from ascend_sim.errors import Unavailable
 from ascend_sim.library import DEFAULT_SOC
@@ -50,8 +50,9 @@ def program(
     """
     try:
         macros = macros_of(define or ())
+        headers = headers_of(include)
         with termination_as_interrupt():
-            build_program(sources, output, soc, defines=macros, include=include or (), auto_sync=auto_sync)
+            build_program(sources, output, soc, defines=macros, include=headers, auto_sync=auto_sync)
     except CompileFailed as error:
         print(error, file=sys.stderr)
         raise typer.Exit(FAILED) from None

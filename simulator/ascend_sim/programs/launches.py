@@ -12,7 +12,7 @@ from pathlib import Path
 from ascend_sim import folders
 from ascend_sim.compiler import AICORE, compile_into, compile_soc, compiler
 from ascend_sim.errors import bad_value
-from ascend_sim.files import replacing, unreadable, unwritable
+from ascend_sim.files import replacing, shared, unreadable, unwritable
 from ascend_sim.launch_syntax import line_directive, rewritten
 
 __all__ = ["build_program"]
@@ -60,6 +60,8 @@ def build_program(
             raise bad_value(f"source {fault}")
     if fault := unwritable(output):
         raise bad_value(f"output {fault}")
+    if fault := shared([("a source", source) for source in paths], output=output):
+        raise bad_value(fault)
     aicore = AICORE[compile_soc(soc)]
     libraries = [folders.library(stem) for stem in ("ascend_sim", "ascend_sim_cann")]
     root = folders.root()

@@ -131,6 +131,14 @@ def test_an_error_of_the_compiler_names_the_source(folder):
         build_program([source], folder / "wrong")
 
 
+def test_a_program_is_not_written_over_its_source(folder):
+    source = folder / "main.asc"
+    source.write_text("int main() { return 0; }\n")
+    with pytest.raises(ValueError, match=rf"^\[sim\] output must differ from a source but got {source}\.$"):
+        build_program([source], source)
+    assert source.read_text() == "int main() { return 0; }\n"
+
+
 @pytest.mark.parametrize("fault", ["no main", "no UTF-8", "no room", "no output"])
 def test_a_program_that_is_not_made_leaves_the_earlier_one(folder, fault, monkeypatch):
     source, program, script = folder / "bad.asc", folder / "earlier", folder / "compile.sh"
