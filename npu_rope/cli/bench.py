@@ -173,16 +173,21 @@ def bench(
         with termination_as_interrupt():
             runs = [_measure(options)]
     results = runs[0]
-    with stream_to(output) as stream:
-        writer = {
-            BenchFormat.JSON: report.write_json,
-            BenchFormat.CSV: report.write_csv,
-            BenchFormat.HTML: bench_page.write_page,
-        }
-        if format_ in writer:
-            writer[format_](results, stream)
-        else:
-            report.write_console(runs, stream)
+    writer = {
+        BenchFormat.JSON: report.write_json,
+        BenchFormat.CSV: report.write_csv,
+        BenchFormat.HTML: bench_page.write_page,
+    }
+    try:
+        with stream_to(output) as stream:
+            if format_ in writer:
+                writer[format_](results, stream)
+            else:
+                report.write_console(runs, stream)
+    except OSError:
+        if output is not None and not earlier:
+            report.write_console(runs, sys.stdout)  # the measurements are not lost with the file
+        raise
     if output is not None:
         print(f"report written to {output}", file=sys.stderr)
     if markdown is not None:

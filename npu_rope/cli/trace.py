@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from ascend_sim import Options, timeline, timeline_page, timeline_plot
+from ascend_sim.cli.application import Application
 from ascend_sim.files import replacing
 from ascend_sim.library import figures_of
 from rich.console import Console
@@ -32,7 +33,7 @@ from npu_rope.rotary_calls import RotaryAttributes, rotary_embedding_tensors, ro
 
 EXIT_RULE_BROKEN = 1  # exit status
 
-app = typer.Typer(no_args_is_help=True, help="Show the use of a kernel's cycles on the simulated core.")
+app = Application(no_args_is_help=True, help="Show the use of a kernel's cycles on the simulated core.")
 
 
 class Dtype(str, Enum):

@@ -84,7 +84,7 @@ void call_handler(int signal, siginfo_t* info, void* context) {
 
 // Calls no function that takes a lock or memory: the thread may have faulted inside one.
 void report_fault(int signal, siginfo_t* info, void* context) {
-    // A handler that was called for the fault of its thread may raise the signal again, so that the next handler gets it.
+    // A handler that was called for the fault of its thread may raise the signal again, for the next handler.
     const bool is_own = info->si_code > 0 || (info->si_code == SI_TKILL && info->si_pid == getpid());
     RunningThread* const thread = is_own ? running_thread(thread_number()) : nullptr;
     const bool is_first = thread && !thread->has_faulted;

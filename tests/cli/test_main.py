@@ -49,6 +49,17 @@ def test_a_terminal_of_80_columns_shows_the_lines_of_help_as_written(names):
     assert [line for line in COMMANDS[names].help.splitlines() if line.strip() not in shown] == []
 
 
+@pytest.mark.parametrize("names", COMMANDS, ids=" ".join)
+def test_an_option_with_one_value_is_refused_if_it_is_given_twice(names):
+    for option in COMMANDS[names].params:
+        if option.param_type_name == "option" and not (option.is_flag or option.multiple):
+            done = CliRunner().invoke(app, [*names, *(option.opts[0], "1") * 2])
+            said = " ".join(re.findall(r"[\w.:'-]+", done.stderr))
+            assert done.exit_code == 2
+            rule = rf"Invalid value for [^:]*{option.opts[0]}[^:]*: it must be given once\."
+            assert re.search(rule, said), said
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     "arguments",

@@ -283,7 +283,8 @@ def test_bad_usage_exits_2_with_one_line_and_writes_nothing(name, tmp_path, monk
     arguments, expected = BAD_USAGE[name]
     files = [] if "-o" in arguments else ["-o", "new.json"]
     files += [] if "--plot" in arguments else ["--plot", "new.png"]
-    done = run(*SMALL, *files, *arguments)
+    small = [] if "--shape" in arguments else SMALL
+    done = run(*small, *files, *arguments)
     assert done.exit_code == 2
     assert expected in done.stderr
     if expected.startswith("["):

@@ -4,18 +4,42 @@ typer evaluates annotations outside the function that has them, so they are not 
 """
 
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from ascend_sim.texts import printable
 
-__all__ = ["application", "usage_error"]
+__all__ = ["Application", "application", "usage_error"]
 
 USAGE_ERROR = 2
 
 
-def application(name: str, version_number: str, about: str) -> typer.Typer:
+class _Command(TyperCommand):
+    """A command that refuses an option with one value that is given twice."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given = self.make_parser(ctx).parse_args(args=[*args])[2]
+        for parameter in given:
+            has_one_value = parameter.param_type_name == "option" and not (
+                parameter.multiple or parameter.is_flag or parameter.count
+            )
+            if has_one_value and given.count(parameter) > 1:
+                raise typer.BadParameter("it must be given once.", ctx, parameter)
+        return super().parse_args(ctx, args)
+
+
+class Application(typer.Typer):
+    """Commands that refuse an option with one value that is given twice."""
+
+    def command(self, *arguments: Any, **options: Any) -> Callable[..., Any]:
+        """Add a command, as typer does."""
+        return super().command(*arguments, cls=_Command, **options)
+
+
+def application(name: str, version_number: str, about: str) -> Application:
     """Return a program without commands, with the option ``--version``.
 
     Args:
@@ -23,7 +47,7 @@ def application(name: str, version_number: str, about: str) -> typer.Typer:
         version_number: of the program.
         about: its purpose, shown by ``--help``.
     """
-    app = typer.Typer(
+    app = Application(
         name=name, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=about
     )
 
