@@ -97,7 +97,18 @@ def test_an_output_keeps_its_earlier_file(limited, bench_run, tmp_path, name):
 def test_measurements_are_printed_if_their_file_does_not_fit(tmp_path):
     pytest.importorskip("torch")
     rows = ("--rows", r"^decode \[1,1", "--dtypes", "f32", "--threads", "1", "--peers", "none", "--quick")
-    command = [sys.executable, "-c", LIMITED, "100", "bench", *rows, "--format", "json", "--output", "run.json"]
+    command = [
+        sys.executable,
+        "-c",
+        LIMITED,
+        "100",
+        "bench",
+        *rows,
+        "--format",
+        "json",
+        "--output",
+        "run.json",
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
     assert done.stderr.endswith(FULL)
