@@ -38,8 +38,11 @@ int main(int argc, char** argv) {
     npu_rope_tensor x = tensor(dtype, tokens, heads), out = tensor(dtype, tokens, heads);
     npu_rope_tensor k = tensor(dtype, tokens, 1), k_out = tensor(dtype, tokens, 1), scale = tensor(dtype, 1, 1);
     scale.ndim = 1, scale.shape[0] = D, scale.stride[0] = 1;
-    int32_t indices[MOST_HEADS];
-    for (int32_t i = 0; i < MOST_HEADS; ++i) indices[i] = 1000 + 7 * i; /* every token's tables are computed anew */
+    int32_t indices[MOST_HEADS], rows[MOST_HEADS];
+    for (int32_t i = 0; i < MOST_HEADS; ++i) {
+        indices[i] = 1000 + 7 * i; /* every token's tables are computed anew */
+        rows[i] = i;
+    }
     const npu_rope_tensor positions = {indices, NPU_ROPE_INT32, 1, {tokens}, {1}};
     npu_rope_params params = {.n_dims = D,
                               .mode = strcmp(op, "rope normal") ? NPU_ROPE_MODE_NEOX : NPU_ROPE_MODE_NORMAL,
@@ -52,6 +55,21 @@ int main(int argc, char** argv) {
     if (!strcmp(op, "copy")) status = copy(x, out);
     if (!strcmp(op, "rope neox") || !strcmp(op, "rope normal"))
         status = npu_rope_rope(&x, &positions, NULL, &params, 1, NPU_ROPE_ANGLE_EXACT, &out);
+    if (!strcmp(op, "rope_qk"))
+        status = npu_rope_rope_qk(&x, &k, &positions, NULL, &params, 1, NPU_ROPE_ANGLE_EXACT, &out, &k_out);
+    if (!strcmp(op, "rotary_mul")) {
+        npu_rope_tensor cos = tensor(NPU_ROPE_FLOAT32, tokens, 1);
+        cos.ndim = 2, cos.shape[1] = cos.stride[0] = D / 2, cos.stride[1] = 1;
+        status = npu_rope_rotary_mul(&x, &cos, &cos, 0, 0, 0, 1, &out);
+    }
+    if (!strcmp(op, "qkv_norm_rope_cache")) {
+        npu_rope_tensor v = tensor(dtype, tokens, 1), v_out = tensor(dtype, tokens, 1);
+        const npu_rope_tensor slots = {rows, NPU_ROPE_INT32, 1, {tokens}, {1}};
+        const npu_rope_qkv_inputs inputs = {
+            .q = &x, .k = &k, .v = &v, .q_scale = &scale, .k_scale = &scale, .positions = &positions, .slots = &slots};
+        const npu_rope_qkv_outputs outputs = {.q_out = &out, .k_out = &k_out, .v_out = &v_out};
+        status = npu_rope_qkv_norm_rope_cache(&inputs, &params, 1e-5, 0, 1, NPU_ROPE_ANGLE_EXACT, &outputs);
+    }
     if (!strcmp(op, "rms_norm")) status = npu_rope_rms_norm(&x, &scale, -1, 1e-5, 1, &out);
     if (!strcmp(op, "rms_norm_rope"))
         status = npu_rope_rms_norm_rope(&x, &k, &scale, &scale, &positions, NULL, &params, 1e-5, 0,

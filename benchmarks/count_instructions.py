@@ -2,8 +2,8 @@
 
 The program compiles count_instructions.c and runs it with qemu-aarch64 in single steps. It counts the
 steps of two calls that differ in the number of heads, and of two that differ in the number of tokens. The
-differences are the instructions of a head of 128 lanes, and of the tables of a token (64 pairs). A vector of
-NEON has 128 bits. The counts say nothing about the time of an instruction.
+differences are the instructions of a head of 128 lanes, and of a token beside its heads: its tables (64 pairs)
+and, in operators of queries and keys, its one head of keys and of values. A vector of NEON has 128 bits. The counts say nothing about the time of an instruction.
 
 Needed: a cross compiler and the emulator (Debian: g++-aarch64-linux-gnu, qemu-user-static), and a
 libnpu_rope.so for aarch64, for example from a wheel of scripts/build_wheels.sh:
@@ -25,7 +25,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 COMPILER, EMULATOR, LOADER_ROOT = "aarch64-linux-gnu-gcc", "qemu-aarch64-static", "/usr/aarch64-linux-gnu"
 DTYPES = {"f32": 0, "f16": 1, "bf16": 2}
-OPERATORS = ("copy", "rope neox", "rope normal", "rms_norm", "rms_norm_rope")
+OPERATORS = (
+    *("copy", "rope neox", "rope normal", "rope_qk", "rotary_mul"),
+    *("rms_norm", "rms_norm_rope", "qkv_norm_rope_cache"),
+)
 # The tables of a call with one token are kept for its thread, which takes instructions too.
 HEADS, TOKENS = 8, 2
 
@@ -79,14 +82,14 @@ def main() -> None:
             parser.error(f"{tool} must be installed (Debian: g++-aarch64-linux-gnu, qemu-user-static)")
     if not library.is_file():
         parser.error(f"library must be a file but got {library}")
-    print("| operator | dtype | a head | copies | a token's tables |\n|---|---|---:|---:|---:|")
+    print("| operator | dtype | a head | copies | a token beside its heads |\n|---|---|---:|---:|---:|")
     with tempfile.TemporaryDirectory() as folder:
         program = compiled(Path(folder), library)
         copies = {dtype: counts(program, "copy", dtype)[0] for dtype in DTYPES}
         for op in OPERATORS:
             for dtype in DTYPES:
                 of_head, of_token = counts(program, op, dtype)
-                tables = f"{of_token:.0f}" if "rope" in op else ""
+                tables = "" if op in ("copy", "rms_norm") else f"{of_token:.0f}"
                 print(
                     f"| {op} | {dtype} | {of_head:.0f} | {of_head / copies[dtype]:.1f} | {tables} |",
                     flush=True,
