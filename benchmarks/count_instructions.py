@@ -2,8 +2,9 @@
 
 The program compiles count_instructions.c and runs it with qemu-aarch64 in single steps. It counts the
 steps of two calls that differ in the number of heads, and of two that differ in the number of tokens. The
-differences are the instructions of a head of 128 lanes, and of a token beside its heads: its tables (64 pairs)
-and, in operators of queries and keys, its one head of keys and of values. A vector of NEON has 128 bits. The counts say nothing about the time of an instruction.
+differences are the instructions of a head of 128 lanes, and of a token beside its heads: its tables (64
+pairs) and, in operators of queries and keys, its one head of keys and of values. A vector of NEON has 128
+bits. The counts say nothing about the time of an instruction.
 
 Needed: a cross compiler and the emulator (Debian: g++-aarch64-linux-gnu, qemu-user-static), and a
 libnpu_rope.so for aarch64, for example from a wheel of scripts/build_wheels.sh:

@@ -21,7 +21,7 @@ class _Command(TyperCommand):
     """A command that refuses an option with one value that is given twice."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        given = self.make_parser(ctx).parse_args(args=[*args])[2]
+        given: list[Any] = self.make_parser(ctx).parse_args(args=[*args])[2]
         for parameter in given:
             has_one_value = parameter.param_type_name == "option" and not (
                 parameter.multiple or parameter.is_flag or parameter.count
