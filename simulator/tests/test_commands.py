@@ -192,6 +192,7 @@ def test_a_full_disk_during_a_compilation_is_named(tmp_path):
     assert done.stderr == "[ascend-sim] output must fit on the disk but got: No space left on device.\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["int64", "uint64"])
 @pytest.mark.parametrize("difference", [0, 1])
 def test_integers_of_64_bits_are_compared_exactly(dtype, difference, monkeypatch):

@@ -99,6 +99,7 @@ print("returned")
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kernel", "function"),
     [

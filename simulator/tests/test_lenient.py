@@ -83,6 +83,7 @@ def test_a_lenient_rule_only_warns_unless_the_core_cannot_continue(compiled, cla
         assert claim.words in warning["text"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("claim", broken_claims())
 def test_if_all_rules_are_lenient_only_fatal_errors_remain(compiled, claim):
     report = launch(compiled, claim, options=options(claim, "all"))

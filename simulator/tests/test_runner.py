@@ -85,6 +85,7 @@ def test_a_damaged_copy_of_a_source_is_written_again(project):
     assert caller.read_bytes() == contents
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["g++", pytest.param("clang++-14", marks=NEEDS_CLANG)])
 @pytest.mark.parametrize("count", [8000, 8200])
 def test_a_frame_above_the_stack_of_a_core_does_not_compile(project, count, name, monkeypatch):

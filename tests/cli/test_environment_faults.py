@@ -236,6 +236,7 @@ def test_a_truncated_library_does_not_end_the_process(tmp_path: Path, name: str,
     assert cause in output
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", [0, 0.3, "another library"])
 def test_doctor_names_a_faulty_library_of_torch_operators(tmp_path: Path, part: float | str) -> None:
     library = native.find_library("npu_rope_torch")

@@ -172,6 +172,7 @@ def test_a_report_of_correct_results_exits_0_and_prints_correct(good):
     assert "Ascend910B2: correct" in good.printed
 
 
+@pytest.mark.long
 def test_a_report_contains_the_machine_and_the_findings_of_doctor(good):
     facts = good.data["machine"]
     assert facts["chip"] == "Ascend910B2"
@@ -180,6 +181,7 @@ def test_a_report_contains_the_machine_and_the_findings_of_doctor(good):
     assert {"npu_rope", "simulator", "torch", "NPU"} <= {f["group"] for f in good.data["doctor"]}
 
 
+@pytest.mark.long
 def test_a_report_contains_the_counts_of_validate(good):
     found = good.data["validate"]
     assert found["cases"] == len(run.Plan(quick=True).cases()) >= 30
@@ -196,6 +198,7 @@ def test_a_report_contains_the_counts_of_validate(good):
     assert [row for row in judged if not 0 < row["largest_error_over_bound"] <= 1] == []
 
 
+@pytest.mark.long
 def test_every_call_has_a_verdict_a_time_and_a_prediction(good):
     assert {o["operator"] for o in good.data["operators"]} == set(calls.OPERATORS)
     assert len(good.calls) == 3 * len(calls.OPERATORS)
@@ -210,6 +213,7 @@ def test_every_call_has_a_verdict_a_time_and_a_prediction(good):
         assert math.isclose(call["measured_over_predicted"], ratio)
 
 
+@pytest.mark.long
 def test_a_call_has_the_times_of_its_own_launches(good):
     """The stand-in's profile gives an operator's call k about 10 * (k + 1) microseconds."""
     for operator in good.data["operators"]:
@@ -217,6 +221,7 @@ def test_a_call_has_the_times_of_its_own_launches(good):
         assert [call["measured"]["min_us"] for call in operator["calls"]] == [9.5, 19.5, 29.5]
 
 
+@pytest.mark.long
 def test_a_prediction_equals_the_figures_of_trace_for_the_same_call(good, npu_rope_command):
     options = "--shape 1,128,32,128 --dtype f16 --mode neox --soc Ascend910B2 --json"
     traced = json.loads(npu_rope_command("trace", "rope", *options.split()).stdout)
@@ -225,6 +230,7 @@ def test_a_prediction_equals_the_figures_of_trace_for_the_same_call(good, npu_ro
     assert predicted["microseconds"] == traced["microseconds"]
 
 
+@pytest.mark.long
 def test_the_timing_models_error_is_the_median_and_the_worst_of_the_ratios(good):
     model = good.data["timing_model"]
     ratios = {id_: call["measured_over_predicted"] for id_, call in good.calls.items()}
@@ -237,6 +243,7 @@ def test_the_timing_models_error_is_the_median_and_the_worst_of_the_ratios(good)
     assert sum(row["calls"] for row in model["by_size"]) == len(ratios)
 
 
+@pytest.mark.long
 def test_a_report_of_an_npu_is_not_labelled_as_simulated(good):
     assert good.data["simulated"] is False
     assert "SIMULATED" not in good.page
@@ -258,6 +265,7 @@ def test_a_wrong_result_is_shown_with_its_element_and_how_to_repeat_it(faulty):
     assert faulty.data["verdict"]["status"] == "wrong"
 
 
+@pytest.mark.long
 def test_the_command_that_repeats_a_call_names_it_alone(faulty):
     for id_, call in faulty.calls.items():
         words = call["repeat"].split()
@@ -301,6 +309,7 @@ def test_every_repeat_command_of_a_simulated_report_simulates(simulated):
         )
 
 
+@pytest.mark.long
 def test_a_refused_call_has_the_operators_message(faulty):
     call = faulty.calls["rotary_mul/decode-1x1x32x128-bf16"]
     assert call["correct"] is False
@@ -309,17 +318,20 @@ def test_a_refused_call_has_the_operators_message(faulty):
     assert call["message"].replace("'", "&#x27;") in faulty.page
 
 
+@pytest.mark.long
 def test_each_crash_loses_one_call_and_its_signal_is_named(faulty):
     for call in two_calls(faulty, "rms_norm").values():
         assert call["correct"] is False
         assert call["message"] == "its process was ended by signal SIGSEGV"
 
 
+@pytest.mark.long
 def test_a_device_that_failed_is_opened_again_for_the_next_call(faulty):
     for call in two_calls(faulty, "add_rms_norm").values():
         assert call["message"].startswith("RuntimeError: the device is gone")
 
 
+@pytest.mark.long
 def test_an_operator_without_faults_is_checked_and_timed_and_all_calls_are_predicted(faulty):
     for call in two_calls(faulty, "rope").values():
         assert call["correct"] is True
@@ -364,6 +376,7 @@ def test_without_a_profile_times_come_from_events(tmp_path):
     assert found.data["timing_model"]["all"]["methods"] == {"events": 1}
 
 
+@pytest.mark.long
 def test_a_simulated_machine_has_no_times_and_no_error_of_the_model(simulated):
     assert simulated.data["simulated"] is True
     assert simulated.data["label"] == "SIMULATED: nothing of this ran on hardware"
@@ -377,6 +390,7 @@ def test_a_simulated_machine_has_no_times_and_no_error_of_the_model(simulated):
     assert simulated.data["timing_model"]["note"] == "n/a: simulated"
 
 
+@pytest.mark.long
 def test_a_simulated_machine_is_labelled_in_every_part(simulated):
     body = simulated.page.partition("<body>")[2]
     assert "<title>SIMULATED: " in simulated.page
@@ -573,6 +587,7 @@ def test_an_existing_report_stays_without_the_option_overwrite(tmp_path):
 # ---- the page ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_page_loads_nothing_and_closes_its_elements(good, faulty, simulated):
     for each in (good, faulty, simulated):
         page = Page(each.page)
@@ -583,17 +598,20 @@ def test_the_page_loads_nothing_and_closes_its_elements(good, faulty, simulated)
         assert "default-src 'none'" in each.page
 
 
+@pytest.mark.long
 def test_elements_that_scroll_sideways_can_be_reached_by_keyboard(good):
     page = Page(good.page)
     assert len(page.scrolling) >= 12
     assert all(a["tabindex"] == "0" and a["role"] == "region" and a["aria-label"] for a in page.scrolling)
 
 
+@pytest.mark.long
 def test_the_page_is_light_and_dark_and_fits_a_phone(good):
     assert "color-scheme: light dark" in good.page
     assert 'name="viewport" content="width=device-width' in good.page
 
 
+@pytest.mark.long
 def test_markup_in_messages_and_facts_is_escaped_on_the_page(good):
     data = json.loads(json.dumps(good.data))
     call = document.all_calls(data)[0]
@@ -606,6 +624,7 @@ def test_markup_in_messages_and_facts_is_escaped_on_the_page(good):
     assert "<b>chip</b>" not in page
 
 
+@pytest.mark.long
 def test_the_page_has_each_calls_numbers(good):
     for call in good.calls.values():
         assert f"{call['predicted']['cycles']:,.0f}" in good.page
@@ -615,6 +634,7 @@ def test_the_page_has_each_calls_numbers(good):
 # ---- nothing private ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_paths_in_error_messages_do_not_get_into_the_files(faulty):
     for text in (faulty.page, json.dumps(faulty.data), faulty.printed.replace("\n", "")):
         assert "somebody" not in text
@@ -622,6 +642,7 @@ def test_paths_in_error_messages_do_not_get_into_the_files(faulty):
     assert lost == "RuntimeError: the device is gone: <path> line 7"
 
 
+@pytest.mark.long
 def test_folders_and_names_of_this_machine_do_not_get_into_the_files(good):
     here = str(Path(__file__).parents[2])
     for text in (good.page, json.dumps(good.data)):

@@ -309,6 +309,7 @@ def test_a_missing_matplotlib_is_reported_before_the_launch(run_python, tmp_path
     assert done.stderr == "[trace] plot must have matplotlib but got none: pip install 'ascend-sim[plot]'\n"
 
 
+@pytest.mark.long
 def test_a_kernel_that_breaks_a_rule_exits_1_with_the_rule_and_keeps_the_earlier_file(
     changed_kernel, monkeypatch, tmp_path
 ):

@@ -49,6 +49,7 @@ def inputs_of(tokens, dtype):
     return q, k, scales, torch.arange(tokens, dtype=torch.int32)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["neox", "normal"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 def test_the_fused_launch_moves_each_byte_once_and_is_faster_than_its_parts(dtype, mode):

@@ -84,6 +84,7 @@ def test_a_step_of_attention_of_each_size(dimension, size, backend):
         assert max(ratios.values()) <= 1, ratios
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("side", ["q", "k"])
 def test_a_norm_over_each_number_of_heads(side, backend):
     for size in BORDERS:

@@ -298,6 +298,7 @@ def test_rows_of_any_length_meet_the_bound(dtype, scale_dtype, n, backend, guard
     judge_gradients(NormSetup(dtype, scale_dtype, shape=(5 if n < 9999 else 2, n)), backend, guarded)
 
 
+@pytest.mark.long
 # Squares beyond float32's range, in complete rows and in chunks.
 @together("n", [40, 20_000])
 @together("epsilon", [0.0, 1e-5])

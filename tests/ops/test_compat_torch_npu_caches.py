@@ -34,6 +34,7 @@ def randn(*shape, dtype=torch.float32, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
 
 
+@pytest.mark.long
 def test_every_case_of_the_suite_is_within_its_bound(backend):
     results = {case: judge_ports(case, [backend]).judgements[0] for case in CASES}
     assert len(results) == 3 * 26
@@ -677,6 +678,7 @@ COMPILED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", COMPILED)
 def test_a_compiled_call_equals_a_call(name):
     run, make = COMPILED[name]

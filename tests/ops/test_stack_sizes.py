@@ -56,6 +56,7 @@ print("ended")
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("threads", RUNS)
 def test_all_operators_run_on_threads_of_64_kib(threads):
     environment = {**os.environ, "OMP_STACKSIZE": "64k", "OMP_NUM_THREADS": "2", "NPU_ROPE_BACKEND": "cpu"}

@@ -198,6 +198,7 @@ def test_a_refused_call_leaves_no_constants():
         assert np.array_equal(rope(x, positions, params, backend="cpu"), expected)
 
 
+@pytest.mark.long
 def test_cpu_and_reference_agree_at_every_third_position_below_2_to_the_24():
     """mpmath is too slow for millions of positions. The tests above compare the reference with mpmath."""
     params = RopeParams(4, freq_base=3.0)
@@ -261,6 +262,7 @@ VARIANTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("name", VARIANTS)
 def test_cos_and_sin_meet_their_bound_over_many_positions(name, sign, backend):

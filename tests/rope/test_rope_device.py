@@ -297,6 +297,7 @@ def test_unit_last_stride_reaches_the_kernel_without_a_copy(framework, device, m
     assert calls == [[(x.ctypes.data, [720, 40, 240, 1]), (out.ctypes.data, [1440, 240, 80, 1])]]
 
 
+@pytest.mark.long
 @on_each_device
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("D", [128, 80, 70])

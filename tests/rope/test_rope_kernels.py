@@ -229,6 +229,7 @@ LARGE_WINDOWS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("isa", SUPPORTED)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])

@@ -43,6 +43,7 @@ def test_8192_tokens_meet_the_bound(mode, backend):
     assert_within(y, x, positions, PARAMS[mode], dtype="float32", backend=backend)
 
 
+@pytest.mark.long
 @every_mode
 def test_batches_of_thousands_of_tokens_meet_the_bound(mode, backend):
     x, positions = normal(3, 2731, 1, 32), positions_of(mode, 3, 2731)
@@ -50,6 +51,7 @@ def test_batches_of_thousands_of_tokens_meet_the_bound(mode, backend):
     assert_within(y, x, positions, PARAMS[mode], dtype="float32", forward=False, backend=backend)
 
 
+@pytest.mark.long
 @every_mode
 def test_8192_queries_and_keys_meet_the_bound(mode, backend):
     q, k, positions = normal(1, LONG, 2, 32), normal(1, LONG, 1, 32, seed=1), positions_of(mode, LONG)
@@ -57,6 +59,7 @@ def test_8192_queries_and_keys_meet_the_bound(mode, backend):
         assert_within(y, x, positions, PARAMS[mode], dtype="float32", backend=backend)
 
 
+@pytest.mark.long
 @every_mode
 def test_8192_tokens_written_to_a_cache_meet_the_bound(mode, backend):
     x, positions = normal(1, LONG, 1, 32), positions_of(mode, LONG)

@@ -67,6 +67,7 @@ def test_every_case_is_within_its_bound(backend):
         assert (judgement.verdict, judgement.message) == wanted, (case.name, judgement.ratio)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", QKV_CASES)
 def test_a_wrong_element_of_any_result_fails_its_case(name, monkeypatch):
     case, run = CASES[name], qkv_judge._execute

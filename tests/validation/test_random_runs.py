@@ -247,6 +247,7 @@ sys.exit()
 """
 
 
+@pytest.mark.long
 def test_time_in_which_the_run_itself_is_stopped_does_not_count():
     """A pause of 5,000 seconds counts as 10."""
     _, output, errors = run([], PAUSES)
@@ -279,6 +280,7 @@ sys.exit(worker.process.exitcode)
 """
 
 
+@pytest.mark.long
 def test_a_process_that_is_no_longer_needed_when_it_is_ready_ends_without_a_word():
     assert run([], STARTS_SLOWLY) == (0, "", "")
 

@@ -14,6 +14,7 @@ def chips():
     return [Device.of_stand_ins(chip) for chip in CHIPS]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("op", "arguments"), KNOWN, ids=lambda text: text[:40])
 def test_neighbours_of_a_call_have_the_known_answers(op, arguments, chips):
     assert text_of(call_of(op, arguments), chips).split("\n") == KNOWN[op, arguments].split("\n")
