@@ -145,7 +145,14 @@ def test_an_interrupt_ends_the_compiler_and_leaves_no_file(project, monkeypatch)
     environment = {**os.environ, "TMPDIR": str(project)}
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         (project / "started").unlink(missing_ok=True)
-        with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(
+            command,
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+            # A shell's background processes ignore interrupts, and their children do, too.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        ) as process:
             while not (project / "started").exists():
                 time.sleep(0.01)
             process.send_signal(number)

@@ -175,6 +175,11 @@ def test_a_reference_must_return_the_outputs():
     assert done.stderr == "[sim] reference must return a dict of z but got ndarray.\n"
 
 
+def handle_interrupts():
+    """A shell's background processes ignore interrupts, and their children do, too."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("step", ["preprocesses", "compiles"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_the_compilers_of_the_host_code(number, step, tmp_path):
@@ -186,7 +191,9 @@ def test_an_interrupt_ends_the_compilers_of_the_host_code(number, step, tmp_path
     command = [sys.executable, "-m", "ascend_sim", "kernel", KERNEL, *DEFINITION, *TILING, *INPUTS, *OUTPUT]
     environment = {**os.environ, "CXX": str(script), "TMPDIR": str(tmp_path)}
     command = list(map(str, command))
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, env=environment, stderr=subprocess.PIPE, text=True, preexec_fn=handle_interrupts
+    ) as process:
         while not started.exists():
             time.sleep(0.01)
         process.send_signal(number)
