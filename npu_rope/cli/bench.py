@@ -178,15 +178,19 @@ def bench(
         BenchFormat.CSV: report.write_csv,
         BenchFormat.HTML: bench_page.write_page,
     }
+
+    def write(stream: IO[str]) -> None:
+        if format_ in writer:
+            writer[format_](results, stream)
+        else:
+            report.write_console(runs, stream)
+
     try:
         with stream_to(output) as stream:
-            if format_ in writer:
-                writer[format_](results, stream)
-            else:
-                report.write_console(runs, stream)
+            write(stream)
     except OSError:
         if output is not None and not earlier:
-            report.write_console(runs, sys.stdout)  # the measurements are not lost with the file
+            write(sys.stdout)  # the measurements are not lost with the file
         raise
     if output is not None:
         print(f"report written to {output}", file=sys.stderr)

@@ -41,14 +41,15 @@ ORIG_DTYPES = {
 }
 _SOURCES = (".c", ".cc", ".cpp", ".cxx", ".c++", ".C", ".ii", ".s", ".S")
 _WITH_ARGUMENT = ("-D", "-U", "-I", "-include", "-imacros", "-isystem", "-iquote", "-idirafter")
-# Options with which a result depends on the preprocessed text only, and texts whose result depends on more:
-# on files that the assembler reads, or on a precompiled header.
+# Options that read no file but those that the preprocessor reads, and write none but the result.
 _KNOWN_OPTION = re.compile(
-    r"-[DUI].*|-i(nclude|macros|system|quote|dirafter).*|-O\w*|-g\w*|-std=\S+|-w|-pthread|-pedantic(-errors)?"
-    r"|-W[\w=+-]*|-m[\w=.+-]+|-f(?!plugin|pass|profile|auto|branch|module|use-ld|sanitize-[a-z]*list)[\w=+,-]+|-shared",
+    r"-[DUI].*|-i(nclude|macros|system|quote|dirafter).*|-O\w*|-g\w*|-std=\S+|-w|-pthread|-shared"
+    r"|-pedantic(-errors)?|-W[\w=+-]*|-m[\w=.+-]+"
+    r"|-f(fp-contract|visibility|sanitize|max-errors|template-depth|constexpr-[a-z-]+)=[\w+,-]+"
+    r"|-f(?!auto|branch|callgraph|dump|memory|module|pass|plugin|profile|save|stack-usage|test|time|use|xray)[\w+-]+",
     re.DOTALL,
 )
-_READS_MORE = re.compile(rb"incbin|\.include|pch_preprocess")
+_ASSEMBLY = re.compile(rb'\b(?:__)?asm(?:__)?\b[\w\s]*\((?:[^")]|"(?:\\.|[^"\\])*")*', re.DOTALL)
 # Variables of the environment that change what a compiler does with a preprocessed text.
 _VARIABLES = ("CCC_OVERRIDE_OPTIONS", "COMPILER_PATH", "GCC_EXEC_PREFIX", "LIBRARY_PATH", "LD_RUN_PATH")
 # Changes of the options for clang: it gets no option of gcc's, and no warning about one that has no effect in
@@ -135,7 +136,7 @@ def build(
 
     The folder caches the library: each combination of compiler, flags and preprocessed text is compiled once,
     also across processes. With flags or a text that may read further files, such as an object, ``@file``,
-    ``-l`` or ``.incbin``, it is compiled in every call.
+    ``-l`` or ``.incbin``, and with flags that ascend_sim does not know, it is compiled in every call.
 
     Args:
         source: the ``.cpp`` file, with one or more entries.
@@ -230,8 +231,8 @@ def compile_once(
             compile_into(preprocessed, [*command, "-E", *original], source)
             contents = preprocessed.read_bytes()
             key += [digest(contents)]
-            read = [str(preprocessed)]
-            may_read_more = may_read_more or _READS_MORE.search(contents) is not None
+            read = ["-x", "c++-cpp-output", str(preprocessed), "-x", "none"]
+            may_read_more = may_read_more or _may_read_more(contents)
         begin = f"{name}-{digest(chr(0).join(key).encode(errors='surrogateescape'))}-"
         with locked(target / f"{begin}.lock"):  # only one process at a time compiles a text
             if not may_read_more and (earlier := _whole_result(target, begin, suffix)):
@@ -296,6 +297,14 @@ def _is_known(command: Sequence[str]) -> bool:
     programs = _programs_of(command)
     options = _without_arguments(command[len(programs) :])
     return all(map(shutil.which, programs)) and all(map(_KNOWN_OPTION.fullmatch, options))
+
+
+def _may_read_more(text: bytes) -> bool:
+    """Return whether a compiler may read more files for a preprocessed text: a precompiled header, or those
+    that an assembler's directive names, which begins with a dot."""
+    lower = text.lower()
+    names_more = b"pch_preprocess" in lower or b"incbin" in lower
+    return names_more or any(b"." in statement[0] for statement in _ASSEMBLY.finditer(text))
 
 
 def _without_arguments(options: Sequence[str]) -> list[str]:

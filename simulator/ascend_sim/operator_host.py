@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +50,17 @@ def build_host(
         return compile_once(command, source, ["-c"], f"{source.stem}-host", ".o", source, folder)
 
     with ThreadPoolExecutor(_COMPILE_JOBS) as pool:
+        compilations: list[Future[Path]] = []
         try:
-            compilations = [pool.submit(compile_source, source) for source in sources]
-            objects = [compilation.result() for compilation in compilations]
+            for source in sources:
+                compilations.append(pool.submit(compile_source, source))
+            # An interrupt that another thread gets wakes this one only at the end of a wait.
+            while wait(compilations, timeout=0.1).not_done:
+                pass
+            objects = [each.result() for each in compilations]
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            while not all(compilation.done() for compilation in compilations):
+            while not all(each.done() for each in compilations):
                 end_compilers()  # a thread may be about to start the next one
                 time.sleep(0.01)
             raise

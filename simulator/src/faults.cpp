@@ -1,9 +1,10 @@
 // Messages of kernels that fault. An integer division by zero, an address outside all memory or endless recursion ends
-// the process by a signal, as without the simulator, but after a message. A handler of the program itself gets the
-// signal, too. A fault of a thread that runs no kernel, and a signal that another process sent, are the program's own.
+// the process by a signal, as without the simulator, but after a message. A handler of the program itself is called
+// once. A fault of a thread that runs no kernel, and a signal that was sent, are the program's own.
 #include "src/faults.h"
 
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -11,7 +12,6 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
-#include <memory>
 
 #include "src/core.h"
 
@@ -37,9 +37,13 @@ constexpr Fault kFaults[] = {{SIGFPE, "SIGFPE, as by a division of integers by z
                              {SIGSEGV, "SIGSEGV, as by an address outside all memory or endless recursion"},
                              {SIGBUS, "SIGBUS"},
                              {SIGILL, "SIGILL"}};
-struct sigaction g_previous[NSIG];  // the program's handlers
-bool g_is_installed = false;
+struct sigaction g_previous[NSIG];  // the program's handlers, as the last launch found them
+struct sigaction g_first[NSIG];     // as the first launch found them: a later one may call report_fault() in turn
+bool g_has_first = false;
 std::atomic_flag g_installs = ATOMIC_FLAG_INIT;
+std::atomic<bool> g_is_ending{false};  // after a fault of a kernel
+std::atomic<int> g_passed_on{0};       // signals that are the program's own, since the last launch
+constexpr int kMostPassedOn = 16;      // handlers that install each other go on without end
 
 RunningThread g_running[256];  // a fault of a kernel on more threads has no message
 
@@ -67,57 +71,74 @@ void write_message(int signal, const RunningThread& thread) {
     if (write(STDERR_FILENO, text, bytes) < 0) return;
 }
 
-// Let the program's handler do its work, as if the system had called it.
-void call_handler(int signal, siginfo_t* info, void* context) {
-    const struct sigaction handler = g_previous[signal];
-    if (handler.sa_flags & int(SA_RESETHAND)) g_previous[signal].sa_handler = SIG_DFL;
-    sigset_t blocked = handler.sa_mask, before;
-    sigaddset(&blocked, signal);
-    if (handler.sa_flags & SA_NODEFER) sigdelset(&blocked, signal);
-    pthread_sigmask(SIG_SETMASK, &blocked, &before);
+void report_fault(int signal, siginfo_t* info, void* context);
+
+bool is_function(const struct sigaction& handler) {
+    return handler.sa_handler != SIG_DFL && handler.sa_handler != SIG_IGN;
+}
+
+void call(const struct sigaction& handler, int signal, siginfo_t* info, void* context) {
+    sigset_t blocked = handler.sa_mask, own;
+    sigemptyset(&own);
+    sigaddset(&own, signal);
+    pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
+    if (handler.sa_flags & SA_NODEFER) pthread_sigmask(SIG_UNBLOCK, &own, nullptr);
     if (handler.sa_flags & SA_SIGINFO)
         handler.sa_sigaction(signal, info, context);
     else
         handler.sa_handler(signal);
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void end_by(int signal) {
+    struct sigaction none = {};
+    none.sa_handler = SIG_DFL;
+    sigaction(signal, &none, nullptr);
+    raise(signal);  // it takes effect when the handler returns
+}
+
+// A signal that is the program's own gets the program's handler, as if this one had not been there.
+void pass_on(int signal, siginfo_t* info, void* context) {
+    struct sigaction current = {};
+    sigaction(signal, nullptr, &current);
+    // A handler that was installed after this one calls this one: the one before it is next.
+    const bool is_called = current.sa_sigaction != report_fault;
+    struct sigaction next = is_called ? g_first[signal] : g_previous[signal];
+    if (++g_passed_on > kMostPassedOn) next = {};
+    if (is_called && is_function(next)) return call(next, signal, info, context);
+    sigaction(signal, &next, nullptr);
+    if (info->si_code <= 0) raise(signal);  // it was sent; otherwise the instruction faults again
 }
 
 // Calls no function that takes a lock or memory: the thread may have faulted inside one.
 void report_fault(int signal, siginfo_t* info, void* context) {
-    // A handler that was called for the fault of its thread may raise the signal again, for the next handler.
-    const bool is_own = info->si_code > 0 || (info->si_code == SI_TKILL && info->si_pid == getpid());
-    RunningThread* const thread = is_own ? running_thread(thread_number()) : nullptr;
-    const bool is_first = thread && !thread->has_faulted;
-    if (is_first) {
+    const bool is_sent = info->si_code <= 0;  // by a process or raise()
+    RunningThread* const thread = is_sent ? nullptr : running_thread(thread_number());
+    if (!thread && !g_is_ending) return pass_on(signal, info, context);
+    if (thread && !thread->has_faulted) {
         thread->has_faulted = true;
+        g_is_ending = true;
         write_message(signal, *thread);
+        if (is_function(g_previous[signal])) call(g_previous[signal], signal, info, context);
     }
-    const auto handler = g_previous[signal].sa_handler;
-    const bool is_handled = handler != SIG_DFL && handler != SIG_IGN;
-    if (is_handled && (is_first || !thread)) call_handler(signal, info, context);
-    const bool is_sent = info->si_code <= 0;
-    if (!thread && (is_handled || (handler == SIG_IGN && is_sent))) return;
-    struct sigaction none = {};
-    none.sa_handler = SIG_DFL;
-    sigaction(signal, &none, nullptr);
-    if (thread || is_sent) raise(signal);  // otherwise the instruction faults again
+    end_by(signal);
 }
 
-// Installs the handlers at the first launch, and again for signals that have no handler any more. A handler that the
-// program has installed since then stays, because it may call this one.
+// Programs may have replaced the handlers since the last launch.
 void install_fault_handlers() {
     if (g_installs.test_and_set()) return;  // another thread does
+    g_is_ending = false;                    // a handler of the program has left the kernel
+    g_passed_on = 0;
     for (const auto& [signal, text] : kFaults) {
         struct sigaction current = {};
-        if (sigaction(signal, nullptr, &current) != 0) continue;
-        if (g_is_installed && current.sa_handler != SIG_DFL) continue;
+        if (sigaction(signal, nullptr, &current) != 0 || current.sa_sigaction == report_fault) continue;
         struct sigaction own = {};
         own.sa_sigaction = report_fault;
         own.sa_flags = SA_SIGINFO | SA_ONSTACK;
         g_previous[signal] = current;
+        if (!g_has_first) g_first[signal] = current;
         sigaction(signal, &own, nullptr);
     }
-    g_is_installed = true;
+    g_has_first = true;
     g_installs.clear();
 }
 
@@ -126,9 +147,13 @@ struct FaultStack {
     FaultStack() {
         stack_t current = {};
         if (sigaltstack(nullptr, &current) != 0 || !(current.ss_flags & SS_DISABLE)) return;  // the thread has one
-        memory_.reset(new char[kBytes]);
+        void* const memory =
+            mmap(nullptr, kGuardBytes + kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+        if (memory == MAP_FAILED) return;
+        memory_ = static_cast<char*>(memory);
+        mprotect(memory_, kGuardBytes, PROT_NONE);
         stack_t own = {};
-        own.ss_sp = memory_.get();
+        own.ss_sp = memory_ + kGuardBytes;
         own.ss_size = kBytes;
         sigaltstack(&own, nullptr);
     }
@@ -137,11 +162,12 @@ struct FaultStack {
         stack_t none = {};
         none.ss_flags = SS_DISABLE;
         sigaltstack(&none, nullptr);
+        munmap(memory_, kGuardBytes + kBytes);
     }
 
 private:
-    static constexpr size_t kBytes = size_t(64) << 10;
-    std::unique_ptr<char[]> memory_;
+    static constexpr size_t kBytes = size_t(64) << 10, kGuardBytes = size_t(64) << 10;  // pages have up to 64 KiB
+    char* memory_ = nullptr;
 };
 
 }  // namespace

@@ -182,6 +182,8 @@ def test_an_interrupt_ends_the_compiler_and_leaves_no_file(project, monkeypatch)
         "incbin",
         "incbin of an include folder",
         "incbin of a macro",
+        "incbin in capitals",
+        "incbin in parts",
         "include of the assembler",
     ],
 )
@@ -215,6 +217,7 @@ def test_whatever_the_compiler_reads_gives_another_library(project, form, monkey
             change, after, file = elsewhere / "factor.s", ".byte '3'", r"\"factor.s\""
         change.write_text(after.replace("3", "2"))
         directive = ".include" if after.startswith(".") else ".incbin"
+        directive = {"incbin in capitals": ".INCBIN", "incbin in parts": '.inc" "bin'}.get(form, directive)
         assembler = rf'".section .rodata\nfactor: {directive} " FILE "\n.byte 0\n.text"'
         if form != "incbin of a macro":
             assembler = assembler.replace('" FILE "', file)
@@ -479,6 +482,28 @@ def test_the_preprocessor_causes_no_warning_that_is_an_error(project, name, warn
     monkeypatch.setenv("CXX", f"{name} -Wall -Werror")
     with pytest.raises(ascend_sim.CompileFailed, match="unused"):
         build(project)
+
+
+def test_a_language_among_the_flags_does_not_reach_the_libraries(project):
+    assert factor_of(build(project, ["-x", "c++"])) == 2
+
+
+@pytest.mark.parametrize(
+    ("option", "is_known"),
+    [
+        ("-fsanitize=address,undefined", True),
+        ("-fno-inline", True),
+        ("-march=x86-64-v3", True),
+        ("-fsanitize-coverage-allowlist=allow", False),
+        ("-fxray-attr-list=list", False),
+        ("-fprofile-use", False),
+        ("-fdump-tree-optimized", False),
+        ("-Wl,-rpath,here", False),
+        ("-fplugin=x", False),
+    ],
+)
+def test_only_known_options_let_a_result_be_kept(option, is_known):
+    assert compiler._is_known(["g++", *compiler.FLAGS, option, "-include", "x.cpp"]) == is_known
 
 
 def test_a_source_may_be_included_by_an_option(project):

@@ -268,19 +268,74 @@ def test_a_fork_while_a_kernel_runs_launches_and_reports_faults(kernel, status, 
     assert done.stderr.count("faults (SIGSEGV") == (status < 0)
 
 
+@pytest.mark.parametrize("kernel", ["exit_of_no_core", "address_outside_all_memory"])
+def test_a_handler_that_returns_after_a_kernels_fault_does_not_let_the_process_go_on(kernel, kernel_folder):
+    """It is installed between two launches. Without a fault of a kernel, it is the program's."""
+    library = ascend_sim.build(mini_kernels.source("ends"), flags=["-O0"], folder=kernel_folder)
+    code = ENDS.replace("kernel.run", "first.run; signal.signal(signal.SIGSEGV, print_it); kernel.run")
+    code = "import signal\ndef print_it(*of_the_signal): print('handled', flush=True)\n" + code.replace(
+        "print(", 'first = ascend_sim.Kernel(sys.argv[1], "exit_of_no_core", "ascend910b")\nprint(', 1
+    ).replace("first.run;", "first.run(*map(ascend_sim.Part, np.zeros((2, 8), np.float32)));")
+    code += "signal.raise_signal(signal.SIGSEGV)\n"
+    command = [sys.executable, "-c", code, str(library), kernel]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    if kernel == "exit_of_no_core":
+        assert (done.returncode, done.stdout) == (0, "launched\nreturned\nhandled\n")
+    else:
+        assert (done.returncode, done.stdout) == (-signal.SIGSEGV, "launched\n")
+        assert "the kernel address_outside_all_memory faults (SIGSEGV" in done.stderr
+
+
+# A handler that installs itself over every other, and then installs the other again for it.
+INSISTING_HANDLER = """
+#include <csignal>
+static struct sigaction previous;
+static void handle(int number, siginfo_t*, void*) { sigaction(number, &previous, nullptr); }
+extern "C" void ensure() {
+    struct sigaction current = {};
+    sigaction(SIGSEGV, nullptr, &current);
+    if (current.sa_sigaction == handle) return;
+    previous = current;
+    struct sigaction own = {};
+    own.sa_sigaction = handle;
+    own.sa_flags = SA_SIGINFO;
+    sigaction(SIGSEGV, &own, nullptr);
+}
+extern "C" void fault() { *reinterpret_cast<volatile int*>(16) = 1; }
+"""
+
+
+def test_a_handler_that_insists_does_not_loop_with_the_simulators(kernel_folder, tmp_path):
+    library = ascend_sim.build(mini_kernels.source("ends"), flags=["-O0"], folder=kernel_folder)
+    (tmp_path / "handler.cpp").write_text(INSISTING_HANDLER)
+    command = [*shlex.split(compiler.compiler()), "-shared", "-fPIC", "handler.cpp", "-o", "handler.so"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    code = (
+        "import ctypes, sys, ascend_sim, numpy as np\nhandler = ctypes.CDLL(sys.argv[2])\n"
+        'kernel = ascend_sim.Kernel(sys.argv[1], "exit_of_no_core", "ascend910b")\n'
+        "for _ in range(3):\n    handler.ensure()\n"
+        "    kernel.run(*map(ascend_sim.Part, np.zeros((2, 8), np.float32)))\nhandler.fault()\n"
+    )
+    command = [sys.executable, "-c", code, str(library), str(tmp_path / "handler.so")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGSEGV, "", "")
+
+
 # A handler that maps memory at the address of the fault and returns, as those of garbage collectors do.
 MENDING_HANDLER = """
 #include <csignal>
 #include <cstdint>
 #include <sys/mman.h>
 static void handle(int, siginfo_t* info, void*) {
+    volatile char more_than_the_stack_for_faults[200000];
+    more_than_the_stack_for_faults[0] = more_than_the_stack_for_faults[199999] = 1;
     void* const page = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(info->si_addr) & ~uintptr_t(4095));
     mmap(page, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 extern "C" void install() {
     struct sigaction own = {};
     own.sa_sigaction = handle;
-    own.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    own.sa_flags = SA_SIGINFO;
     sigaction(SIGSEGV, &own, nullptr);
 }
 extern "C" int write_to_a_page_that_faults() {
@@ -289,15 +344,22 @@ extern "C" int write_to_a_page_that_faults() {
 }
 """
 MENDS = """
-import ctypes, sys, ascend_sim, numpy as np
+import ctypes, signal, sys, threading, ascend_sim, numpy as np
 handler = ctypes.CDLL(sys.argv[3])
-handler.install()
+if sys.argv[4] == "before":
+    handler.install()
 def run(name):
     kernel = ascend_sim.Kernel(sys.argv[1], name, "ascend910b")
     kernel.run(*map(ascend_sim.Part, np.zeros((2, 8), np.float32)))
 run("exit_of_no_core")
+if sys.argv[4] == "after":
+    handler.install()
+    run("exit_of_no_core")
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
 for _ in range(3):
     print(handler.write_to_a_page_that_faults(), flush=True)
+print(signal.sigwait({signal.SIGTERM}).name, flush=True)
 run(sys.argv[2])
 print("returned")
 """
@@ -307,14 +369,17 @@ print("returned")
     ("kernel", "number"),
     [("address_outside_all_memory", signal.SIGSEGV), ("division_by_zero_of_the_last_core", signal.SIGFPE)],
 )
-def test_a_program_may_mend_its_own_faults_but_none_of_a_kernel(kernel, number, kernel_folder, tmp_path):
+@pytest.mark.parametrize("installed", ["before", "after"])
+def test_a_program_may_mend_its_own_faults_but_none_of_a_kernel(
+    kernel, number, installed, kernel_folder, tmp_path
+):
     library = ascend_sim.build(mini_kernels.source("ends"), flags=["-O0"], folder=kernel_folder)
     (tmp_path / "handler.cpp").write_text(MENDING_HANDLER)
     command = [*shlex.split(compiler.compiler()), "-shared", "-fPIC", "handler.cpp", "-o", "handler.so"]
     subprocess.run(command, cwd=tmp_path, check=True)
-    command = [sys.executable, "-c", MENDS, str(library), kernel, str(tmp_path / "handler.so")]
+    command = [sys.executable, "-c", MENDS, str(library), kernel, str(tmp_path / "handler.so"), installed]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    assert (done.returncode, done.stdout) == (-number, "7\n" * 3), done.stderr
+    assert (done.returncode, done.stdout) == (-number, "7\n7\n7\nSIGTERM\n"), done.stderr
     message = f"the kernel {kernel} faults ({number.name}, as by"
     assert (done.stderr.count(message), done.stderr.count("\n")) == (1, 1)
 
