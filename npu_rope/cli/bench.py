@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, TextIO
 
 import typer
 from ascend_sim import timeline_plot
@@ -179,7 +179,7 @@ def bench(
         BenchFormat.HTML: bench_page.write_page,
     }
 
-    def write(stream: IO[str]) -> None:
+    def write(stream: TextIO) -> None:
         if format_ in writer:
             writer[format_](results, stream)
         else:

@@ -112,7 +112,7 @@ def test_measurements_are_printed_if_their_file_does_not_fit(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
     assert done.stderr.endswith(FULL)
-    assert json.loads(done.stdout)["figures"]
+    assert json.loads(done.stdout)["rows"]
 
 
 @pytest.mark.long
