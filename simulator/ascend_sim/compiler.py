@@ -44,12 +44,12 @@ _WITH_ARGUMENT = ("-D", "-U", "-I", "-include", "-imacros", "-isystem", "-iquote
 # Options that read no file but those that the preprocessor reads, and write none but the result.
 _KNOWN_OPTION = re.compile(
     r"-[DUI].*|-i(nclude|macros|system|quote|dirafter).*|-O\w*|-g\w*|-std=\S+|-w|-pthread|-shared"
-    r"|-pedantic(-errors)?|-W[\w=+-]*|-m[\w=.+-]+"
+    r"|-pedantic(-errors)?|-W[\w=+-]*|-m(?!.*native)[\w=.+-]+"
     r"|-f(fp-contract|visibility|sanitize|max-errors|template-depth|constexpr-[a-z-]+)=[\w+,-]+"
     r"|-f(?!auto|branch|callgraph|dump|memory|module|pass|plugin|profile|save|stack-usage|test|time|use|xray)[\w+-]+",
     re.DOTALL,
 )
-_ASSEMBLY = re.compile(rb'\b(?:__)?asm(?:__)?\b[\w\s]*\((?:[^")]|"(?:\\.|[^"\\])*")*', re.DOTALL)
+_ASSEMBLY = re.compile(rb'\b(?:__)?asm(?:__)?\b[\w\s]{0,99}\((?:[^")]|"(?:\\.|[^"\\])*")*', re.DOTALL)
 # Variables of the environment that change what a compiler does with a preprocessed text.
 _VARIABLES = ("CCC_OVERRIDE_OPTIONS", "COMPILER_PATH", "GCC_EXEC_PREFIX", "LIBRARY_PATH", "LD_RUN_PATH")
 # Changes of the options for clang: it gets no option of gcc's, and no warning about one that has no effect in
@@ -301,10 +301,12 @@ def _is_known(command: Sequence[str]) -> bool:
 
 def _may_read_more(text: bytes) -> bool:
     """Return whether a compiler may read more files for a preprocessed text: a precompiled header, or those
-    that an assembler's directive names, which begins with a dot."""
-    lower = text.lower()
-    names_more = b"pch_preprocess" in lower or b"incbin" in lower
-    return names_more or any(b"." in statement[0] for statement in _ASSEMBLY.finditer(text))
+    that an assembler's directive names, which begins with a dot, perhaps as an escape sequence."""
+    without_places = re.sub(rb"^# .*\n", b"", text, flags=re.MULTILINE)
+    lower = without_places.lower()
+    names_more = any(word in lower for word in (b"incbin", b".include"))
+    has_directive = any(re.search(rb"[.\\]", part[0]) for part in _ASSEMBLY.finditer(without_places))
+    return b"pch_preprocess" in text or names_more or has_directive
 
 
 def _without_arguments(options: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +54,11 @@ def build_host(
         try:
             for source in sources:
                 compilations.append(pool.submit(compile_source, source))
-            # An interrupt that another thread gets wakes this one only at the end of a wait.
-            while wait(compilations, timeout=0.1).not_done:
-                pass
+            left: set[Future[Path]] = set(compilations)
+            while left:  # an interrupt that another thread gets wakes this one only at the end of a wait
+                done, left = wait(left, timeout=0.1, return_when=FIRST_EXCEPTION)
+                for each in done:
+                    each.result()  # raises the error of one, which ends the others
             objects = [each.result() for each in compilations]
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)

@@ -6,11 +6,8 @@ namespace ascend_sim {
 struct Machine;
 struct RunningThread;
 
-// Lets a fault of a running kernel end the process after a message. Call it on the kernel's thread before each pass.
-void prepare_to_report_faults();
-
 // From construction to destruction, a kernel of this name runs on this thread, on the cores of this machine, one after
-// the other.
+// the other. A fault of it ends the process after a message, unless the program has a handler of the signal.
 class RunningKernel {
 public:
     RunningKernel(const char* name, const Machine& machine);
@@ -20,6 +17,7 @@ public:
 
 private:
     RunningThread* thread_ = nullptr;
+    bool has_stack_ = false;
 };
 
 }  // namespace ascend_sim

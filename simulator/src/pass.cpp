@@ -173,7 +173,6 @@ Machine& Pass::prepare() {
     static thread_local Machine own;
     static thread_local ExitOfKernel exit_of_kernel;  // after `own`, so that it is destroyed first
     (void)exit_of_kernel;
-    prepare_to_report_faults();
     kernel_name_ = kernel_name(job_);
     g_machine = &own;
     Machine& m = own;

@@ -184,6 +184,8 @@ def test_an_interrupt_ends_the_compiler_and_leaves_no_file(project, monkeypatch)
         "incbin of a macro",
         "incbin in capitals",
         "incbin in parts",
+        "incbin below a comment",
+        "incbin in octal digits",
         "include of the assembler",
     ],
 )
@@ -221,6 +223,10 @@ def test_whatever_the_compiler_reads_gives_another_library(project, form, monkey
         assembler = rf'".section .rodata\nfactor: {directive} " FILE "\n.byte 0\n.text"'
         if form != "incbin of a macro":
             assembler = assembler.replace('" FILE "', file)
+        if form == "incbin in octal digits":
+            assembler = assembler.replace(".", r"\056")
+        if form == "incbin below a comment":
+            assembler = assembler.replace('"', "\n" + "// of the assembler\n" * 10 + '"', 1)
         hidden = '__attribute__((visibility("hidden")))'
         text = f'#define FILE "{file}"\n__asm__({assembler});\nextern "C" {hidden} const char factor[];\n'
         (project / "factor.h").write_text(f"{text}#define FACTOR (factor[0] - '0')\n")
