@@ -49,7 +49,10 @@ _KNOWN_OPTION = re.compile(
     r"|-f(?!auto|branch|callgraph|dump|memory|module|pass|plugin|profile|save|stack-usage|test|time|use|xray)[\w+-]+",
     re.DOTALL,
 )
-_ASSEMBLY = re.compile(rb'\b(?:__)?asm(?:__)?\b[\w\s]{0,99}\((?:[^")]|"(?:\\.|[^"\\])*")*', re.DOTALL)
+_ASSEMBLY = re.compile(
+    rb'\b(?:__)?asm(?:__)?\b(?:\s|volatile\b|__volatile__\b|goto\b|inline\b)*\((?:[^")]|"(?:\\.|[^"\\])*")*',
+    re.DOTALL,
+)
 # Variables of the environment that change what a compiler does with a preprocessed text.
 _VARIABLES = ("CCC_OVERRIDE_OPTIONS", "COMPILER_PATH", "GCC_EXEC_PREFIX", "LIBRARY_PATH", "LD_RUN_PATH")
 # Changes of the options for clang: it gets no option of gcc's, and no warning about one that has no effect in
@@ -302,11 +305,10 @@ def _is_known(command: Sequence[str]) -> bool:
 def _may_read_more(text: bytes) -> bool:
     """Return whether a compiler may read more files for a preprocessed text: a precompiled header, or those
     that an assembler's directive names, which begins with a dot, perhaps as an escape sequence."""
-    without_places = re.sub(rb"^# .*\n", b"", text, flags=re.MULTILINE)
-    lower = without_places.lower()
-    names_more = any(word in lower for word in (b"incbin", b".include"))
-    has_directive = any(re.search(rb"[.\\]", part[0]) for part in _ASSEMBLY.finditer(without_places))
-    return b"pch_preprocess" in text or names_more or has_directive
+    without_places = re.sub(rb'^# \d+ "[^\n]*"[ \d]*\n', b"", text, flags=re.MULTILINE)
+    lower = text.lower()
+    names_more = any(word in lower for word in (b"pch_preprocess", b"incbin", b".include"))
+    return names_more or any(re.search(rb'[.\\]|R"', part[0]) for part in _ASSEMBLY.finditer(without_places))
 
 
 def _without_arguments(options: Sequence[str]) -> list[str]:

@@ -1,6 +1,6 @@
 // Messages of kernels that fault. An integer division by zero, an address outside all memory or endless recursion ends
 // the process by a signal, as without the simulator, but after a message. A signal for which the program has a handler
-// is the program's: two handlers of one signal cannot know which of them mends a fault.
+// is the program's: two handlers of one signal cannot know which of them mends a fault. So is one that it ignores.
 #include "src/faults.h"
 
 #include <signal.h>
@@ -36,7 +36,8 @@ constexpr Fault kFaults[] = {{SIGFPE, "SIGFPE, as by a division of integers by z
                              {SIGSEGV, "SIGSEGV, as by an address outside all memory or endless recursion"},
                              {SIGBUS, "SIGBUS"},
                              {SIGILL, "SIGILL"}};
-RunningThread g_running[256];  // a fault of a kernel on more threads has no message
+std::atomic<bool> g_is_ending{false};  // a signal ends the process
+RunningThread g_running[256];          // a fault of a kernel on more threads has no message
 
 long thread_number() { return syscall(SYS_gettid); }
 
@@ -67,13 +68,15 @@ void report_fault(int signal, siginfo_t* info, void*) {
     const bool is_sent = info->si_code <= 0;  // by a process or raise()
     const RunningThread* const thread = is_sent ? nullptr : running_thread(thread_number());
     if (thread) write_message(signal, *thread);
+    g_is_ending = true;
     struct sigaction none = {};
     none.sa_handler = SIG_DFL;
     sigaction(signal, &none, nullptr);
-    if (is_sent) raise(signal);  // otherwise the instruction faults again
+    raise(signal);  // it takes effect when this handler returns; not every instruction would fault again
 }
 
 void install_fault_handlers() {
+    if (g_is_ending) return;
     for (const auto& [signal, text] : kFaults) {
         struct sigaction current = {};
         if (sigaction(signal, nullptr, &current) != 0 || current.sa_handler != SIG_DFL) continue;

@@ -7,7 +7,7 @@ struct Machine;
 struct RunningThread;
 
 // From construction to destruction, a kernel of this name runs on this thread, on the cores of this machine, one after
-// the other. A fault of it ends the process after a message, unless the program has a handler of the signal.
+// the other. A fault of it ends the process after a message, unless the program handles, ignores or blocks the signal.
 class RunningKernel {
 public:
     RunningKernel(const char* name, const Machine& machine);

@@ -185,6 +185,8 @@ def test_an_interrupt_ends_the_compiler_and_leaves_no_file(project, monkeypatch)
         "incbin in capitals",
         "incbin in parts",
         "incbin below a comment",
+        "incbin after spaces",
+        "incbin below a raw string",
         "incbin in octal digits",
         "include of the assembler",
     ],
@@ -227,6 +229,10 @@ def test_whatever_the_compiler_reads_gives_another_library(project, form, monkey
             assembler = assembler.replace(".", r"\056")
         if form == "incbin below a comment":
             assembler = assembler.replace('"', "\n" + "// of the assembler\n" * 10 + '"', 1)
+        if form == "incbin after spaces":
+            assembler = assembler.replace('"', "\n" + " " * 200 + '"', 1)
+        if form == "incbin below a raw string":
+            assembler = 'R"(\n# of the assembler)" "\\n" ' + assembler
         hidden = '__attribute__((visibility("hidden")))'
         text = f'#define FILE "{file}"\n__asm__({assembler});\nextern "C" {hidden} const char factor[];\n'
         (project / "factor.h").write_text(f"{text}#define FACTOR (factor[0] - '0')\n")
