@@ -305,10 +305,11 @@ def _is_known(command: Sequence[str]) -> bool:
 def _may_read_more(text: bytes) -> bool:
     """Return whether a compiler may read more files for a preprocessed text: a precompiled header, or those
     that an assembler's directive names, which begins with a dot, perhaps as an escape sequence."""
-    without_places = re.sub(rb'^# \d+ "[^\n]*"[ \d]*\n', b"", text, flags=re.MULTILINE)
     lower = text.lower()
-    names_more = any(word in lower for word in (b"pch_preprocess", b"incbin", b".include"))
-    return names_more or any(re.search(rb'[.\\]|R"', part[0]) for part in _ASSEMBLY.finditer(without_places))
+    if any(word in lower for word in (b"pch_preprocess", b"incbin", b".include")):
+        return True
+    without_places = re.sub(rb'^# \d+ "[^\n]*"[ \d]*\n', b"", text, flags=re.MULTILINE)
+    return any(re.search(rb'[.\\]|R"', part[0]) for part in _ASSEMBLY.finditer(without_places))
 
 
 def _without_arguments(options: Sequence[str]) -> list[str]:

@@ -232,7 +232,7 @@ def locked(path: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            fcntl.flock(lock, fcntl.LOCK_UN)  # a child that was forked meanwhile has the lock, too
+            fcntl.flock(lock, fcntl.LOCK_UN)  # a child that was forked meanwhile holds it, too
 
 
 def remove(path: Path) -> None:
